@@ -104,7 +104,7 @@ chaos:
 	@tools/need $(ALL_PROGRAMS)
 	@tools/setup dev
 	@mkdir -p build
-	@$(BIN)/holdfast chaos --backend all --grants 1000000 --duration 20s --seed 1 --state build/chaos --markdown $(ARGS) >build/chaos.md
+	@$(BIN)/holdfast chaos --backend all --grants 1000000 --duration 60s --jobs 6 --workers 6 --seed 1 --state build/chaos --markdown $(ARGS) >build/chaos.md
 	@cat build/chaos.md
 
 # What a store is most often hit by; on all but a Redis Cluster, whose six nodes are for `make chaos` and tests/chaos.

@@ -19,6 +19,8 @@ from typing import Any
 
 PATIENCE = 60.0
 """Seconds that the browser is given to answer, or a page to become what a test waits for."""
+_NOT_YET = ("Cannot read properties of null", "Inspected target navigated")
+"""What is said of an element that is not there yet, and of a page that is being left."""
 # 3 and 4 are the numbers at which Chromium reads and writes; the shell puts the pipes there.
 WITH_PIPES = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'
 OPTIONS = (
@@ -240,7 +242,7 @@ class Page:
     def wait(self, script: str) -> Any:
         """Waits until an expression is true in the page, and returns its value.
 
-        It may ask something of an element that is not there yet.
+        It may ask something of an element, or of a page, that is not there yet.
         """
         deadline = time.monotonic() + PATIENCE
         while not (value := self._run_or_none(script)):
@@ -252,7 +254,7 @@ class Page:
         try:
             return self.run(script)
         except BrowserError as error:
-            if "Cannot read properties of null" not in str(error):
+            if not any(text in str(error) for text in _NOT_YET):
                 raise
             return None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from selection import FAMILIES, is_quick, is_short, longest_first, store_of
+from standstills import Calm, Standstills
 from stores import STORES, UNFAIR
 from watchdog import Watchdog
 
@@ -39,8 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    config.pluginmanager.register(Calm())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Watchdog(config))
+        config.pluginmanager.register(Standstills())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

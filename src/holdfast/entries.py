@@ -24,6 +24,8 @@ CHANGES_KEPT = 64
 """The changes of one election that are kept for those who observe it, for `CHANGES_KEPT_FOR` seconds
 after the last of them."""
 CHANGES_KEPT_FOR = 86400.0
+HIGHEST_CHANGE = 2**63 - 1
+"""The highest number of a change that can be kept. Redlock keeps none, and has numbers beyond it."""
 
 
 class Entry:

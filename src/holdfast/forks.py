@@ -20,6 +20,8 @@ from operator import methodcaller
 from typing import Protocol
 from weakref import WeakSet
 
+from .errors import LockError
+
 generation = 0
 """The fork generation: one more in each forked child. An object that was made under another value was
 made by an ancestor. As far as Python was told of forks: `current()` knows of all."""
@@ -71,19 +73,52 @@ def current() -> int:
     return generation
 
 
+class Inherited(LockError):
+    """Raised in a child that would use what belongs to its parent."""
+
+    def __init__(self) -> None:
+        super().__init__("this connection is of the parent process; ask for a new one here")
+
+
+def refuse_inherited(made_in: int) -> None:
+    """Raises `Inherited` in a child of the process that made something under generation `made_in`."""
+    if made_in != current():
+        raise Inherited
+
+
 def _tell_python() -> None:
     """Has Python begin afresh in a child that it was not told of: else a thread may never start here.
 
     C code that forks ought to call this itself, at once. It ends the other threads, so not if there are
     any: those were begun in the child.
     """
-    with suppress(ImportError, OSError):
+    with suppress(ImportError):
         import ctypes
 
-        if len(os.listdir("/proc/self/task")) == 1:
+        if _threads() == 1:
             ctypes.pythonapi.PyOS_AfterFork_Child()  # which calls `_in_child`
     if os.getpid() != _pid:
         _in_child()
+
+
+def _threads() -> int:
+    """Returns the number of threads of this process; 0 if the system does not say.
+
+    It keeps the interpreter's lock, which every function of `os` that reads a file would let go of: if
+    a thread of the parent was just taking that lock, nobody ends that here, until Python begins afresh.
+    """
+    import ctypes
+
+    library = ctypes.pythonapi
+    text = ctypes.create_string_buffer(4096)
+    file = library.open(b"/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
+    if file < 0:
+        return 0
+    length = library.read(file, text, len(text))
+    library.close(file)
+    # The name of the program comes second, in brackets, and may have any character.
+    fields = text.raw[: max(length, 0)].rpartition(b")")[2].split()
+    return int(fields[17]) if len(fields) > 17 else 0
 
 
 def in_child(begin_afresh: Callable[[], None]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+
 from .errors import BackendUnavailable, ConfigError, GuaranteeError, LeaseLost, LockNotOwned
+from .interrupts import let_through
 
 DISTRIBUTION = "holdfast-locks"
 """Our name on the package index, where `holdfast` is another project."""
@@ -101,6 +104,17 @@ def unavailable(
 ) -> BackendUnavailable:
     """Returns a backend's error, which knows of servers, as users see it: with what was wanted."""
     return BackendUnavailable(f"{what}: {error}", name=name, owner=owner, token=token)
+
+
+def may_open_nothing(error: OSError) -> BackendUnavailable | None:
+    """Returns the error for a process that may open nothing more; None for any other error.
+
+    That may strike anywhere, also where a module is imported when it is first needed.
+    """
+    if error.errno not in (errno.EMFILE, errno.ENFILE):
+        return None  # and raises nothing here, whose frame would keep what a handler has raised
+    let_through(error)
+    return BackendUnavailable(f"this process may open nothing more: {error.strerror}")
 
 
 def lacks(what: str, needed: str, extra: str) -> str:

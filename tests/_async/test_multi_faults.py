@@ -138,6 +138,22 @@ async def test_a_lease_that_nobody_got_is_given_back() -> None:
         await nothing_is_left(there.others)
 
 
+@pytest.mark.parametrize("given", [True, False])
+async def test_the_others_are_seen_to_when_one_was_released_alone(given: bool) -> None:
+    async with scene("memory://multi-alone") as there:
+        lease: object = await there.locks.multi(["a", "b", "c"]).acquire()
+        assert isinstance(lease, holdfast.MultiLease)
+        assert await lease.leases["a"].release()
+        lease._hold._usage.given = given
+        if given:
+            with pytest.warns(ResourceWarning, match="'b'") as warned:
+                del lease
+            assert len(warned) == 2
+        else:
+            del lease
+            await nothing_is_left(there.others)
+
+
 async def test_a_lease_that_is_dropped_is_warned_of() -> None:
     async with scene("memory://multi-warned") as there:
         lease: object = await there.locks.multi(["a"]).acquire()

@@ -22,8 +22,22 @@ MOMENT = 2.5
 """Seconds that it may add beside those for which it stands still."""
 
 
+NETWORKED = {
+    "etcd": "etcd://{0}",
+    "http": "http://{0}",
+    "mysql": "mysql://{0}/locks",
+    "postgres": "postgresql://{0}/locks",
+    "redis": "redis://{0}",
+    "redis+cluster": "redis+cluster://{0}",
+    "redis+sentinel": "redis+sentinel://{0}/primary",
+    "redlock": "redlock://{0},{0}0,{0}1",
+    "zookeeper": "zookeeper://{0}",
+}
+"""The stores that are reached by the name of a host."""
+
+
 class Names:
-    """A resolver that knows `slow.test`, and takes its time."""
+    """A resolver that knows `slow.test`, and takes its time; and knows no `unknown.test`."""
 
     def __init__(self) -> None:
         self.answer = threading.Event()
@@ -31,6 +45,8 @@ class Names:
         self._real = socket.getaddrinfo
 
     def __call__(self, host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        if host == b"unknown.test":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         if host != b"slow.test":
             return self._real(host, port, *args, **options)
         self.asked += 1
@@ -81,6 +97,22 @@ async def test_an_attempt_ends_though_the_name_is_not_resolved(names: Names, slo
     began = time.monotonic()
     await locks.close()
     assert time.monotonic() - began < SLACK
+
+
+@pytest.mark.parametrize("store", NETWORKED)
+async def test_the_error_says_that_the_name_is_not_resolved(names: Names, store: str) -> None:
+    locks = holdfast.connect(NETWORKED[store].format("slow.test:6379"))
+    with pytest.raises(holdfast.BackendUnavailable, match=r"'slow\.test' was not resolved in time"):
+        await locks.lock("x").try_acquire(timeout=0.5)
+    await locks.close()
+
+
+@pytest.mark.parametrize("store", NETWORKED)
+async def test_the_error_says_that_the_name_is_not_known(names: Names, store: str) -> None:
+    locks = holdfast.connect(NETWORKED[store].format("unknown.test:6379"))
+    with pytest.raises(holdfast.BackendUnavailable, match=r"unknown\.test.*not known"):
+        await locks.lock("x").try_acquire(timeout=5.0)
+    await locks.close()
 
 
 async def test_a_name_that_is_resolved_later_serves_the_next_attempt(

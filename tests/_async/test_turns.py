@@ -122,3 +122,76 @@ async def test_nobody_at_the_turnstile_is_refused_before_a_question_failed() -> 
     await fourth.result()
     assert asked == ["first", "another"]
     assert not turnstile.is_silent(0.0)
+
+
+async def test_only_whoever_has_the_turn_ends_it() -> None:
+    turn = Turn()
+
+    async def end_and_take() -> bool:
+        turn.end()
+        return await turn.take(0.0)
+
+    assert await turn.take(1.0)
+    try:
+        assert await Job(end_and_take).result() is False
+    finally:
+        turn.end()
+
+
+async def test_whoever_comes_when_its_time_is_over_is_told_at_once() -> None:
+    clock = system_clock()
+    turnstile = Turnstile(1, clock)
+    finish: list[bool] = []
+    asked: list[str] = []
+
+    async def ask(deadline: float) -> str:
+        asked.append("first")
+        await eventually(lambda: finish)
+        return "answer"
+
+    async def stand_in_line(deadline: float) -> object:
+        return await turnstile.ask(ask, deadline, None, TimeoutError)
+
+    first = Job(stand_in_line, clock.now() + 60.0)
+    await eventually(lambda: asked)
+    try:
+        assert isinstance(await Job(stand_in_line, clock.now() - 0.1).error(), TimeoutError)
+    finally:
+        finish.append(True)
+    await first.result()
+    assert asked == ["first"]
+
+
+async def test_a_question_that_failed_is_counted_for_those_who_stood_in_line_then() -> None:
+    clock = system_clock()
+    turnstile = Turnstile(2, clock)
+    asked: list[str] = []
+    finish: list[str] = []
+
+    async def stand_in_line(name: str, within: float) -> object:
+        async def ask(deadline: float) -> None:
+            asked.append(name)
+            await eventually(lambda: name in finish)
+            raise holdfast.BackendUnavailable("no answer")
+
+        return await turnstile.ask(ask, clock.now() + within, None, TimeoutError)
+
+    first = Job(stand_in_line, "first", 60.0)
+    await eventually(lambda: "first" in asked)
+    second = Job(stand_in_line, "second", 60.0)
+    await eventually(lambda: "second" in asked)
+    next(turnstile._asked)  # so the next one stands behind the second
+    early = Job(stand_in_line, "early", 0.2)
+    await pause(0.3)
+    assert not early.done()
+    finish.append("first")
+    assert isinstance(await first.error(), holdfast.BackendUnavailable)
+    assert isinstance(await early.error(), TimeoutError)
+    next(turnstile._asked)
+    late = Job(stand_in_line, "late", 0.2)
+    await pause(0.6)
+    assert not late.done()
+    finish += ["second", "late"]
+    for job in (second, late):
+        assert isinstance(await job.error(), (holdfast.BackendUnavailable, TimeoutError))
+    assert "early" not in asked

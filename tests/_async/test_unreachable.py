@@ -155,6 +155,52 @@ async def test_a_release_during_an_export_that_fails_frees_it(url: str) -> None:
         assert not lease.held
 
 
+@pytest.mark.parametrize("fails", [True, False])
+async def test_close_waits_for_an_export_that_is_under_way(url: str, fails: bool) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x", ttl=60.0).acquire()
+        session: Any = await s.locks._session()
+        line: Any = s.line
+        detach = line._backend.detach
+        began: list[bool] = []
+
+        async def slowly(*args: object) -> bool:
+            began.append(True)
+            await eventually(lambda: session.closed)
+            await pause(0.05)  # while it goes on, as far as that
+            if fails:
+                raise holdfast.BackendUnavailable("the line is cut")
+            detached: bool = await detach(*args)
+            return detached
+
+        line.detach = slowly
+        exporting = Job(lease.export)
+        await eventually(lambda: began)
+        await s.locks.close()
+        if fails:
+            assert isinstance(await exporting.error(), holdfast.BackendUnavailable)
+            assert await s.others.lock("x").try_acquire(20.0) is not None
+        else:
+            adopted = await s.others.adopt(await exporting.result())
+            assert await adopted.release() is True
+
+
+async def test_what_was_perhaps_detached_is_not_left_behind(url: str) -> None:
+    async with scene(url) as s:
+        for kind in (s.locks.lock("x", ttl=60.0), s.locks.semaphore("s", permits=1, ttl=60.0)):
+            lease = await kind.acquire(timeout=10.0)
+            s.line.lose.add("detach")
+            with pytest.raises(holdfast.BackendUnavailable, match="could not be detached"):
+                await lease.export()
+            s.events.clear()
+            await s.look_at(lease)
+            await eventually(lambda: {"renewed", "lost"} & set(s.kinds()))
+            assert await lease.release() is ("renewed" in s.kinds())
+            following = await kind.acquire(timeout=20.0)
+            assert following.token > lease.token
+            await following.release()
+
+
 async def test_a_slot_that_was_perhaps_kept_is_not_held(url: str) -> None:
     async with scene(url) as s:
         lease = await s.locks.once("x", 60.0)

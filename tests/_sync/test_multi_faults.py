@@ -140,6 +140,22 @@ def test_a_lease_that_nobody_got_is_given_back() -> None:
         nothing_is_left(there.others)
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_the_others_are_seen_to_when_one_was_released_alone(given: bool) -> None:
+    with scene("memory://multi-alone") as there:
+        lease: object = there.locks.multi(["a", "b", "c"]).acquire()
+        assert isinstance(lease, holdfast.MultiLease)
+        assert lease.leases["a"].release()
+        lease._hold._usage.given = given
+        if given:
+            with pytest.warns(ResourceWarning, match="'b'") as warned:
+                del lease
+            assert len(warned) == 2
+        else:
+            del lease
+            nothing_is_left(there.others)
+
+
 def test_a_lease_that_is_dropped_is_warned_of() -> None:
     with scene("memory://multi-warned") as there:
         lease: object = there.locks.multi(["a"]).acquire()

@@ -124,3 +124,76 @@ def test_nobody_at_the_turnstile_is_refused_before_a_question_failed() -> None:
     fourth.result()
     assert asked == ["first", "another"]
     assert not turnstile.is_silent(0.0)
+
+
+def test_only_whoever_has_the_turn_ends_it() -> None:
+    turn = Turn()
+
+    def end_and_take() -> bool:
+        turn.end()
+        return turn.take(0.0)
+
+    assert turn.take(1.0)
+    try:
+        assert Job(end_and_take).result() is False
+    finally:
+        turn.end()
+
+
+def test_whoever_comes_when_its_time_is_over_is_told_at_once() -> None:
+    clock = system_clock()
+    turnstile = Turnstile(1, clock)
+    finish: list[bool] = []
+    asked: list[str] = []
+
+    def ask(deadline: float) -> str:
+        asked.append("first")
+        eventually(lambda: finish)
+        return "answer"
+
+    def stand_in_line(deadline: float) -> object:
+        return turnstile.ask(ask, deadline, None, TimeoutError)
+
+    first = Job(stand_in_line, clock.now() + 60.0)
+    eventually(lambda: asked)
+    try:
+        assert isinstance(Job(stand_in_line, clock.now() - 0.1).error(), TimeoutError)
+    finally:
+        finish.append(True)
+    first.result()
+    assert asked == ["first"]
+
+
+def test_a_question_that_failed_is_counted_for_those_who_stood_in_line_then() -> None:
+    clock = system_clock()
+    turnstile = Turnstile(2, clock)
+    asked: list[str] = []
+    finish: list[str] = []
+
+    def stand_in_line(name: str, within: float) -> object:
+        def ask(deadline: float) -> None:
+            asked.append(name)
+            eventually(lambda: name in finish)
+            raise holdfast.BackendUnavailable("no answer")
+
+        return turnstile.ask(ask, clock.now() + within, None, TimeoutError)
+
+    first = Job(stand_in_line, "first", 60.0)
+    eventually(lambda: "first" in asked)
+    second = Job(stand_in_line, "second", 60.0)
+    eventually(lambda: "second" in asked)
+    next(turnstile._asked)  # so the next one stands behind the second
+    early = Job(stand_in_line, "early", 0.2)
+    pause(0.3)
+    assert not early.done()
+    finish.append("first")
+    assert isinstance(first.error(), holdfast.BackendUnavailable)
+    assert isinstance(early.error(), TimeoutError)
+    next(turnstile._asked)
+    late = Job(stand_in_line, "late", 0.2)
+    pause(0.6)
+    assert not late.done()
+    finish += ["second", "late"]
+    for job in (second, late):
+        assert isinstance(job.error(), (holdfast.BackendUnavailable, TimeoutError))
+    assert "early" not in asked

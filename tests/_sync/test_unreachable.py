@@ -157,6 +157,52 @@ def test_a_release_during_an_export_that_fails_frees_it(url: str) -> None:
         assert not lease.held
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_close_waits_for_an_export_that_is_under_way(url: str, fails: bool) -> None:
+    with scene(url) as s:
+        lease = s.locks.lock("x", ttl=60.0).acquire()
+        session: Any = s.locks._session()
+        line: Any = s.line
+        detach = line._backend.detach
+        began: list[bool] = []
+
+        def slowly(*args: object) -> bool:
+            began.append(True)
+            eventually(lambda: session.closed)
+            pause(0.05)  # while it goes on, as far as that
+            if fails:
+                raise holdfast.BackendUnavailable("the line is cut")
+            detached: bool = detach(*args)
+            return detached
+
+        line.detach = slowly
+        exporting = Job(lease.export)
+        eventually(lambda: began)
+        s.locks.close()
+        if fails:
+            assert isinstance(exporting.error(), holdfast.BackendUnavailable)
+            assert s.others.lock("x").try_acquire(20.0) is not None
+        else:
+            adopted = s.others.adopt(exporting.result())
+            assert adopted.release() is True
+
+
+def test_what_was_perhaps_detached_is_not_left_behind(url: str) -> None:
+    with scene(url) as s:
+        for kind in (s.locks.lock("x", ttl=60.0), s.locks.semaphore("s", permits=1, ttl=60.0)):
+            lease = kind.acquire(timeout=10.0)
+            s.line.lose.add("detach")
+            with pytest.raises(holdfast.BackendUnavailable, match="could not be detached"):
+                lease.export()
+            s.events.clear()
+            s.look_at(lease)
+            eventually(lambda: {"renewed", "lost"} & set(s.kinds()))
+            assert lease.release() is ("renewed" in s.kinds())
+            following = kind.acquire(timeout=20.0)
+            assert following.token > lease.token
+            following.release()
+
+
 def test_a_slot_that_was_perhaps_kept_is_not_held(url: str) -> None:
     with scene(url) as s:
         lease = s.locks.once("x", 60.0)

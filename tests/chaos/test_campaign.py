@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,33 @@ from holdfast.chaos.peers import PEERS
 from holdfast.chaos.report import report_of
 from holdfast.chaos.servers.errors import ServerError
 from holdfast.chaos.setup import Setup
-from holdfast.cli.arguments import UsageError
+from holdfast.cli.arguments import UsageError, read
 from holdfast.cli.chaos import request as chaos_request
-from holdfast.cli.chaos.request import Request
+from holdfast.cli.chaos.request import OPTIONS, Request
 from holdfast.cli.chaos.show import complaints, summary
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def commands() -> set[str]:
+    """Returns what follows `holdfast chaos` in the docs, without those for a library of any NAME."""
+    text = "\n".join(page.read_text() for page in sorted(DOCS.rglob("*.md")))
+    found = re.findall(r"holdfast chaos (--\w+ [^`\n|#]+?)(?:   |  #|`|\n)", text)
+    return {words for words in found if "NAME" not in words}
+
+
+def test_there_are_commands_in_the_docs() -> None:
+    assert len(commands()) > 10
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_a_command_of_the_docs_is_not_refused(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = Request(read(command.split(), OPTIONS).options)
+    assert request.setups
+    assert request.skipped == []
 
 
 @pytest.mark.parametrize(
@@ -64,6 +88,20 @@ def test_a_campaign_that_was_stopped_has_not_passed() -> None:
     assert (early["passed"], early["stopped"]) == (False, True)
 
 
+def test_a_library_that_promises_nothing_has_kept_no_promise() -> None:
+    run: dict[str, Any] = {
+        "library": "redis-py",
+        "control": None,
+        "stopped": False,
+        "passed": True,
+        "events": [],
+    }
+    report = report_of([run], "holdfast chaos", 3, 1.0)
+    assert summary(report, 1) == (
+        "Done: redis-py promises nothing, see what happened; no known-bad lock was run."
+    )
+
+
 @pytest.mark.parametrize(
     ("stopped", "verdict", "count"), [(True, "stopped", 0), (False, "NOT CAUGHT", 1)]
 )
@@ -85,6 +123,15 @@ def test_a_control_that_was_stopped_is_not_blamed(stopped: bool, verdict: str, c
 )
 def test_the_command_that_repeats_a_campaign(given: dict[str, str], said: str) -> None:
     assert Request({**given, "--seed": "3"}).command == f"holdfast chaos {said} --seed 3"
+
+
+def test_a_campaign_whose_runs_are_kept_goes_on(tmp_path: Path) -> None:
+    """Next time it has the same seed, or none of its runs would be found again."""
+    kept = {"--backend": "sqlite", "--grants": "9", "--state": str(tmp_path / "made" / "runs")}
+    kept["--without-controls"] = ""
+    assert [Request(kept).seed for _ in range(2)] == [1, 1]
+    assert Request({**kept, "--seed": "7"}).seed == 7
+    assert (tmp_path / "made" / "runs").is_dir()
 
 
 def test_a_run_without_any_fault_is_not_judged(

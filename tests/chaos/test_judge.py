@@ -83,6 +83,20 @@ def test_two_holders_that_were_both_sure() -> None:
     assert "as declared" in declared[verdicts.DECLARED].text
 
 
+def test_a_grant_that_was_known_only_after_its_rivals_end() -> None:
+    """Tokens rose on the store; it is exclusion that the holder of the older one did not have."""
+    story = Story().grant("a", 2, 0.2, 0.9, 1.0, 1.1).release("a", 1.1)
+    story.grant("b", 1, 0.1, 1.2, 1.3).release("b", 1.4)
+    assert failed(story.judged()) == {verdicts.EXCLUSION, verdicts.DECLARED}
+    assert not failed(story.judged(DECLARES))
+
+
+def test_a_token_that_fell() -> None:
+    story = Story().grant("a", 2, 0.2, 0.9, 1.0, 1.1).release("a", 1.1)
+    story.grant("b", 1, 1.15, 1.2, 1.3).release("b", 1.4)
+    assert verdicts.ORDER in failed(story.judged(DECLARES))
+
+
 def test_a_holder_that_slept_is_not_blamed() -> None:
     story = Story().grant("a", 1, 0.0, 1.0, 1.1).grant("b", 2, 0.5, 3.0, 3.2).release("b", 3.3)
     story.told("a", 4.0, stalled=2.5).release("a", 4.1).fault(1.2, 4.0)

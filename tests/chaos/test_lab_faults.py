@@ -220,6 +220,12 @@ def test_a_server_that_ends_as_its_clock_jumps_is_started_again(
         lab.apply("store-pause", chance(worker))
     injury.heal()
     worker.turn()
+    node.kill()  # a moment after that
+    lab.apply("clock", chance(worker))
+    worker.turn()
+    node.kill()
+    lab.heal()
+    worker.turn()
 
 
 @pytest.mark.parametrize("fault", DISK)

@@ -58,7 +58,7 @@ REPORTED = {
 }
 """The faults under which a store does not promise exclusion."""
 
-TWO_PRIMARIES = {"failover", "partition", "cut", "store-pause"}
+TWO_PRIMARIES = {"failover", "partition", "cut", "store-crash", "store-pause"}
 """Those under which two primaries may grant at once, each by its own clock."""
 
 
@@ -202,3 +202,9 @@ def test_a_store_of_the_user() -> None:
 def test_a_store_of_one_process_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="one process"):
         own_lab("memory://")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_service_which_has_no_namespace_for_a_run_is_refused(scheme: str) -> None:
+    with pytest.raises(holdfast.ConfigError, match="name the store behind it"):
+        own_lab(f"{scheme}://127.0.0.1:1")

@@ -33,6 +33,8 @@ def made(setup: Setup, **figures: Any) -> dict[str, Any]:
         "fault": setup.fault,
         "control": setup.control or None,
         "seed": setup.seed,
+        "duration": setup.duration,
+        "workers": setup.workers,
         "stopped": False,
         "events": [{"at": 1.0}],
         "verdicts": [{"rule": rule, "held": True, **verdict} for rule in RULES],
@@ -77,6 +79,31 @@ def test_it_goes_on_with_other_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert len(runs) == 7
     # What happened in the runs that passed would fill the memory.
     assert [run["events"] for run in runs] == [[]] * 7
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"\xff", b'{"id": "sqlite-pause"'])
+def test_a_damaged_run_is_made_again(
+    text: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(long, "Campaign", Recorded)
+    monkeypatch.setattr(Recorded, "asked", [])
+    (tmp_path / "5-sqlite-pause.json").write_bytes(text)
+    for _ in range(2):
+        runs = list(long.LongCampaign(SETUPS[:1], tell, 100, tmp_path).run())
+        assert [run["figures"]["grants"] for run in runs] == [100]
+    assert Recorded.asked == [("sqlite-pause", 5)]
+
+
+@pytest.mark.parametrize("other", [{"duration": 60.0}, {"workers": 6}])
+def test_a_run_of_other_options_is_made_again(
+    other: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(long, "Campaign", Recorded)
+    monkeypatch.setattr(Recorded, "asked", [])
+    for setup in (SETUPS[0], SETUPS[0]._replace(**other)):
+        (run,) = long.LongCampaign([setup], tell, 100, tmp_path).run()
+        assert (run["duration"], run["workers"]) == (setup.duration, setup.workers)
+    assert Recorded.asked == [("sqlite-pause", 5)] * 2
 
 
 def test_runs_of_one_kind_are_shown_as_one() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.chaos.faults import FAULTS
 from holdfast.chaos.history import Event, History, Reader, in_order, now, open_file
 from holdfast.chaos.plan import chance_of, moments
-from holdfast.chaos.registers import Registers, send
+from holdfast.chaos.registers import LARGEST, Registers, Writer
 
 
 @contextmanager
@@ -50,8 +53,8 @@ def test_the_registers_take_writes_as_they_arrive() -> None:
         registers = Registers(writer)
         try:
             registers.delay = lambda lane: 0.3 if lane == "slow" else 0.0
-            send(registers.outside, "slow", "x", 1, 0, 1)
-            send(registers.outside, "quick", "x", 2, 0, 2)
+            Writer(registers.outside, "slow").send("x", 1, 0, 1)
+            Writer(registers.outside, "quick").send("x", 2, 0, 2)
             events: list[Event] = []
             while len(events) < 4:
                 events += reader.read()
@@ -70,7 +73,7 @@ def test_what_is_late_arrives_before_the_registers_close() -> None:
     with history() as (writer, reader):
         registers = Registers(writer)
         registers.delay = lambda lane: 1000.0
-        send(registers.outside, "w1", "x", None, 5, 1)
+        Writer(registers.outside, "w1").send("x", None, 5, 1)
         registers.close()
         registers.close()
         assert [event["register"] for event in reader.read()] == ["unfenced"]
@@ -85,3 +88,26 @@ def test_a_seed_makes_the_plan() -> None:
         assert sum(moment.wait + moment.lasts for moment in one) <= 20.0
         assert all(moment.wait > 0 for moment in one)
     assert len(moments(chance_of(1), "pause", 1.5, 0.1)) == 1  # at least one, however short it is
+
+
+def test_other_tasks_go_on_while_the_registers_have_no_room() -> None:
+    asyncio.run(_fill_the_registers())
+
+
+async def _fill_the_registers() -> None:
+    inbox, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    writer = Writer(outside, "w2")
+    with inbox, outside:
+        sent = 0
+        while True:
+            try:
+                await asyncio.wait_for(writer.send_async("x", 1, 0, sent), 0.1)
+                sent += 1
+            except TimeoutError:
+                break
+        waiting = asyncio.create_task(writer.send_async("x", 1, 0, sent))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        numbers = [json.loads(inbox.recv(LARGEST))[-1] for _ in range(sent)]
+        await waiting
+        assert [*numbers, json.loads(inbox.recv(LARGEST))[-1]] == list(range(sent + 1))

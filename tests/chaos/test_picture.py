@@ -97,6 +97,17 @@ def test_a_run_is_chosen_in_the_table_and_in_the_list(several: Picture) -> None:
     assert "redis-py on Redis (control), process pause: caught" in current
 
 
+def test_a_library_that_promises_nothing_is_not_praised(show: Any) -> None:
+    other = {**reports.control(), "control": None}
+    page = show(reports.report(other, reports.control())).page
+    assert page.text("h1").startswith(
+        "1 run on 1 store: redis-py promises nothing, and 1 of 1 lock"
+    )
+    assert page.text("#outcome").endswith("redis-py promises nothing: this is what was seen.")
+    assert "process pause: seen " in " ".join(page.text("#matrix button").split())
+    assert "1 stale accepted" in page.text("#matrix button")
+
+
 def test_it_zooms_and_pans_by_wheel_mouse_keys_and_buttons(show: Any) -> None:
     picture = show(reports.report(reports.redis_pause()))
     page = picture.page

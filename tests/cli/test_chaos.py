@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.stage import Ended, Stage, ended, eventually
+from cli.screen import Screen
+from cli.stage import HOLDFAST, Ended, Stage, ended, eventually
 from holdfast.chaos.faults import FAULTS
 from holdfast.chaos.labs import LABS
 
@@ -31,13 +32,18 @@ def run(stage: Stage, *words: str) -> Ended:
         (["--backend", "oracle"], "there is no store 'oracle'"),
         (["--faults", "paus"], "did you mean pause?"),
         (["--library", "zookeeper-py"], "there is no library"),
-        (["--library", "kazoo", "--backend", "redis"], "there is no store 'redis'"),
+        (
+            ["--library", "kazoo", "--backend", "redis"],
+            "there is no store for kazoo called 'redis'; choose from",
+        ),
         (["--seed", "-1"], "--seed needs a number"),
         (["--duration", "0s"], "--duration must be between"),
         (["--url", "redis://127.0.0.1:1", "--backend", "redis"], "exclude each other"),
         (["--json", "--markdown"], "exclude each other"),
         (["--backend", "sqlite", "--faults", "failover"], "none of these faults"),
         (["--state", "here"], "--state is for long campaigns"),
+        (["--state", "/dev/null", "--grants", "1"], "cannot be used: File exists"),
+        (["--state", "/proc/runs", "--grants", "1"], "cannot be used: No such file"),
         (["--html", "no/such/folder.html"], "cannot be written"),
         (["--html", "."], "cannot be written"),
         (["--workers", "1"], "--workers needs a number from 2"),
@@ -94,6 +100,23 @@ def test_what_a_person_sees(stage: Stage) -> None:
     assert "4 of 4 known-bad locks were caught" in found.out
     assert "Again: holdfast chaos --faults pause" in found.out
     assert "\033" not in found.out  # no colours where nobody sees them
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_narrow_terminal_shows_the_verdict(stage: Stage, columns: int) -> None:
+    words = ["--backend", "sqlite", *QUICK, "--without-controls"]
+    shown = Screen(stage, *HOLDFAST, "chaos", *words, size=(columns, 24))
+    try:
+        shown.expect("Seed 3")
+        shown.expect("stands still")
+        shown.expect("Again: ")
+        assert shown.ended() == 0, shown.text
+    finally:
+        shown.close()
+    titles, row = shown.text.partition("\r\nstore ")[2].splitlines()[:2]
+    assert titles.endswith("  verdict")
+    assert row.endswith("  passed")
+    assert len(row) <= columns
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -182,7 +205,7 @@ def test_a_machine_without_a_redis(stage: Stage) -> None:
     assert "redis-server missing: apt-get install redis-server" in refused.err
     assert "--without-controls" in refused.err
     found = ended(stage.start("chaos", *words, "--without-controls", env=env), LIMIT)
-    assert (found.status, found.err) == (0, "")
+    assert (found.status, found.err) == (0, ""), found.out
     assert "redis cannot be started here: redis-server missing" in found.out
     assert "the checker is not checked" in found.out
     assert "no known-bad lock was run" in found.out

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 import holdfast
 from cli.stage import HOLDFAST, Ended, Stage
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.errors import BackendUnavailable
+from holdfast.fences import places
 from holdfast.fences.places import guard
 from stores import STORES
 
@@ -61,6 +67,33 @@ def test_many_at_once_on_a_store_without_a_fence_yet(
             assert future.result().status in (0, 1), future.result()
         assert check(stage, url, "r", "5").status == 1
         assert check(stage, url, "r", "6").status == 0
+
+
+@pytest.mark.parametrize(
+    ("store", "about"),
+    [("http", b"silent"), ("mariadb", b"silent".hex().encode()), ("postgres", b"silent")],
+)
+def test_a_store_that_falls_silent_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, about: bytes
+) -> None:
+    monkeypatch.setattr(places, "PATIENCE", 1.0)
+    with STORES[store](tmp_path) as url:
+        parts = urlsplit(url)
+        assert parts.port
+        proxy = Proxy(parts.port)
+        way = parts._replace(netloc=f"{parts.hostname}:{proxy.port}").geturl()
+        try:
+            places.guard(way, "silent", 5)
+            proxy.about, proxy.mute_once = about, True
+            began = time.monotonic()
+            with pytest.raises(BackendUnavailable, match=r"cannot be asked|did not answer"):
+                places.guard(way, "silent", 6)
+            assert not proxy.mute_once
+            assert time.monotonic() - began < 30.0
+            assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+            places.guard(way, "silent", 7)
+        finally:
+            proxy.close()
 
 
 @pytest.mark.parametrize("store", OTHERS)

@@ -175,7 +175,8 @@ def test_started_in_the_background_it_does_not_take_the_terminal(
     child = stage.pid()
     eventually(lambda: is_stopped(parent(child)), "it wants to read, and may not")
     assert is_stopped(child)
-    shell.line("echo the shell reads")
+    # Until the shell has heard that all our threads are stopped, its `fg` continues nobody.
+    shell.line("until jobs -s | grep -q holdfast; do sleep 0.1; done; echo the shell re''ads")
     shell.expect("the shell reads")
     shell.line("fg")
     eventually(lambda: not is_stopped(child))

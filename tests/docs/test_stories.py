@@ -23,16 +23,17 @@ ELSEWHERE = re.compile(r"^(pip|make|curl|holdfast (serve|watch)) ")
 """Commands that other tests run, or that never end."""
 
 
-def story(page: str) -> str:
-    """Returns the examples of a page as one script."""
+def story(*pages: str) -> str:
+    """Returns the examples of these pages, one after the other, as one script."""
     parts = ["set -e"]
-    for kind, code in BLOCK.findall((ROOT / page).read_text()):
-        if kind == "python":
-            parts.append(f"python -W error - <<'END-OF-EXAMPLE'\n{code}END-OF-EXAMPLE")
-        else:
-            parts += [line for line in code.splitlines() if not ELSEWHERE.match(line)]
+    for page in pages:
+        for kind, code in BLOCK.findall((ROOT / page).read_text()):
+            if kind == "python":
+                parts.append(f"python -W error - <<'END-OF-EXAMPLE'\n{code}END-OF-EXAMPLE")
+            else:
+                parts += [line for line in code.splitlines() if not ELSEWHERE.match(line)]
     server = redis_server()
-    server("FLUSHALL")  # each page begins with an empty store
+    server("FLUSHALL")  # each story begins with an empty store
     port = str(server.port)
     return "\n".join(parts).replace(":6379", f":{port}").replace("port=6379", f"port={port}")
 
@@ -52,10 +53,18 @@ def place() -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_run_in_the_order_of_the_page(page: str, place: Path) -> None:
+    tell(story(page), place)
+
+
+def test_a_reader_goes_on_from_page_to_page(place: Path) -> None:
+    tell(story("README.md", "docs/start.md", "docs/fences/README.md"), place)
+
+
+def tell(script: str, place: Path) -> None:
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     url = f"sqlite://{place}/locks.db"
     done = subprocess.run(
-        [*as_somebody(), "bash", "-c", story(page)],
+        [*as_somebody(), "bash", "-c", script],
         cwd=place,
         env={**os.environ, "HOME": str(place), "PATH": programs, "HOLDFAST_URL": url},
         capture_output=True,

@@ -100,7 +100,31 @@ def test_a_replica_among_the_nodes(trio: RedlockNodes) -> None:
     found = look(trio.url)
     found.one("independence", "wrong", "it is a replica of")
     found.one("independence", "warning", "it has a replica")
-    found.one("scripts", "wrong")
+    assert "read-only" in found.one("writes", "wrong").what
+    assert not found.levels("scripts")
+
+
+def test_a_node_that_is_out_of_memory(trio: RedlockNodes) -> None:
+    use(trio.url)
+    trio.nodes[1]("CONFIG", "SET", "maxmemory", "1")
+    found = look(trio.url)
+    wrong = found.one("writes", "wrong", "it is out of memory")
+    assert wrong.server == f"127.0.0.1:{trio.nodes[1].port}"
+    assert not found.levels("scripts")
+
+
+@pytest.mark.parametrize(
+    ("rule", "what"),
+    [("-get", "read its keys"), ("-info", "INFO"), ("resetchannels", "listen on channels")],
+)
+def test_rights_without_which_no_client_is_served(trio: RedlockNodes, rule: str, what: str) -> None:
+    use(trio.url)
+    for node in trio.nodes:
+        node("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all", rule)
+    found = look(trio.url.replace("redlock://", "redlock://poor:secret@"))
+    assert found.levels("scripts") == ["wrong"] * 3
+    assert what in str(found)
+    assert "not been used yet" not in str(found)
 
 
 def test_nodes_that_are_not_as_the_option_says(trio: RedlockNodes) -> None:
@@ -134,6 +158,12 @@ def test_eviction_and_rights(trio: RedlockNodes) -> None:
     found_all = look(trio.url.replace("redlock://", "redlock://poor:secret@"))
     assert found_all.levels("scripts") == ["wrong"] * 3
     assert "secret" not in str(found_all)
+
+
+def test_nodes_that_let_nobody_in(trio: RedlockNodes) -> None:
+    url = trio.url.replace("redlock://", "redlock://stranger:wrong@")
+    with pytest.raises(holdfast.ConfigError, match="does not let us in"):
+        look(url)
 
 
 def test_a_clock_that_is_ahead(trio: RedlockNodes) -> None:

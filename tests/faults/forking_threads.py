@@ -6,6 +6,7 @@ Each scene ends with status 0, or says on stderr what was wrong.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import holdfast
 from faults.actors import Stage, reached
-from faults.children import ended_well, fork
+from faults.children import ended_well, fork, untold_fork
 from faults.forking import main
 from faults.program import drive, settle
 from holdfast.stores.sqlite import store
@@ -84,6 +85,33 @@ async def crowded(world: str, locks: Any, stage: Stage) -> None:
         with manager.lock("x", timeout=5.0):
             pass
         manager.close()
+
+
+async def untold(world: str, locks: Any, stage: Stage) -> None:
+    """Python is not told of the forks, while threads let go of its lock and take it again."""
+    assert world == "blocking"
+    sys.setswitchinterval(
+        60.0
+    )  # no thread asks another one to give the lock away: see `untold_fork`
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            os.stat("/")
+
+    def child() -> None:
+        assert locks.lock("child", timeout=10.0).acquire().release() is True
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            ended_well(untold_fork(child))
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 async def midway(world: str, locks: Any, stage: Stage) -> None:

@@ -216,7 +216,7 @@ while time.monotonic() < end:
             pass
     except holdfast.LockError:
         pass
-signal.setitimer(signal.ITIMER_REAL, 0)
+signal.signal(signal.SIGALRM, signal.SIG_IGN)  # set again by a handler, it would end Python
 """,
         url,
     )

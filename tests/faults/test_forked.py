@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import holdfast
 from faults.actors import run
+from faults.children import ended_well
 
 SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several", "closed"]
 
@@ -45,6 +48,10 @@ def test_forks_do_not_wait_for_the_disk(world: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scene", ["untold", "untold_before_use"])
 def test_fork_that_python_was_not_told_of(scene: str, tmp_path: Path) -> None:
     run("forking", scene, "blocking", str(tmp_path), limit=100.0)
+
+
+def test_forks_that_python_was_not_told_of_while_threads_are_at_work(tmp_path: Path) -> None:
+    run("forking_threads", "untold", "blocking", str(tmp_path), limit=100.0)
 
 
 def test_threads_that_fork_at_once(tmp_path: Path) -> None:
@@ -91,3 +98,89 @@ def test_a_generator_of_changes_stays_the_parents(way: str) -> None:
         for verb in ("wait", "observe", "unobserve"):
             delattr(session.backend, verb)
         changes.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_of_one_who_detaches_sends_nothing() -> None:
+    """A signal's handler forks while the slot of a period is kept, and raises in the child."""
+
+    class Interrupt(Exception):
+        pass
+
+    with holdfast.connect("memory://detached") as locks:
+        lease = locks.once("job", 100.0)
+        assert lease is not None
+        session: Any = locks._session()
+        detach = session.backend.detach
+        pids: list[int] = []
+        children: list[int] = []
+
+        def forking(*arguments: Any) -> Any:
+            pids.append(os.getpid())
+            if not children:
+                child = os.fork()
+                children.append(child)
+                if not child:
+                    raise Interrupt
+            return detach(*arguments)
+
+        session.backend.detach = forking
+        parent = os.getpid()
+        kept = False
+        try:
+            with suppress(Interrupt):
+                kept = lease.release()
+        finally:
+            if os.getpid() != parent:
+                os._exit(len(pids) - 1)  # the calls that were made here
+        _, status = os.waitpid(children[0], 0)
+        del session.backend.detach
+        assert kept is True
+        assert status == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("where", ["on its way into", "inside"])
+def test_a_child_that_goes_on_in_a_step_leaves_the_file_alone(where: str, tmp_path: Path) -> None:
+    """It took over what its parent held, and that ended with the child; or it committed the step of its
+    parent a second time, without the locks on the file."""
+    with holdfast.connect(f"sqlite://{tmp_path}/locks.db") as locks:
+        lease = locks.lock("x").acquire()
+        session: Any = locks._session()
+        store = session.backend._store
+        part, name = (
+            (store._gate, "enter") if where == "on its way into" else (store, "_checked_connection")
+        )
+        real = getattr(part, name)
+        children: list[int] = []
+
+        def forking(*arguments: Any, **options: Any) -> Any:
+            if not children:
+                children.append(os.fork())
+                if not children[0]:
+                    delattr(part, name)
+            return real(*arguments, **options)
+
+        setattr(part, name, forking)
+        parent = os.getpid()
+        code, other = 1, lease
+        try:
+            other = locks.lock("y").acquire()
+        except holdfast.LockError:
+            try:
+                store._connection.execute("SELECT count(*) FROM entry")
+            except (
+                AttributeError,
+                sqlite3.DatabaseError,
+            ):  # there is none, or it is of no more use
+                code = 0
+        finally:
+            if os.getpid() != parent:
+                os._exit(code)
+        delattr(part, name)
+        ended_well(children[0])
+        lease.renew()
+        other.renew()
+        with holdfast.connect(f"sqlite://{tmp_path}/locks.db") as others:
+            assert others.lock("x").try_acquire() is None
+            assert others.lock("y").try_acquire() is None

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import current_thread, main_thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,10 @@ from holdfast.stores import resolving
 from holdfast.stores.etcd.wire import threads
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.threads import Wire
+from holdfast.stores.redis.address import Address
+from holdfast.stores.redis.wire.blocking_connection import Connection
 from holdfast.stores.redlock.wire import threads_opening
+from holdfast.stores.zookeeper.client import Client
 from stores import STORES
 
 
@@ -108,6 +112,41 @@ def waited(tmp_path: Path) -> Iterator[Any]:
         wire = locks._session().backend._wire  # type: ignore[attr-defined]
         until(lambda: wire._streams and all(one._opened for one in wire._streams), "a stream")
         yield wire
+
+
+def test_a_connection_to_redis_that_a_forked_child_ends_is_still_its_parents() -> None:
+    clock = system_clock()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address("127.0.0.1", server.getsockname()[1], "", 0, "", "", None)
+        connection = Connection(address, clock, clock.now() + 30.0)
+        peer, _ = server.accept()
+        with peer:
+            pid = os.fork()
+            if not pid:
+                connection.interrupt()
+                os._exit(0)
+            assert os.waitpid(pid, 0) == (pid, 0)
+            assert connection.is_alive()
+            connection.interrupt()
+            assert not connection.is_alive()
+        connection.close()
+
+
+def test_a_connection_to_zookeeper_that_a_forked_child_drops_is_still_its_parents() -> None:
+    client: Any = Client.__new__(Client)
+    client._pid = os.getpid()
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        client._connection = SimpleNamespace(_socket=ours)
+        pid = os.fork()
+        if not pid:
+            client.drop_connection()
+            os._exit(0)
+        assert os.waitpid(pid, 0) == (pid, 0)
+        peer.sendall(b"x")
+        assert ours.recv(1) == b"x"
+        client.drop_connection()
+        assert ours.recv(1) == b""
 
 
 def test_a_watch_of_etcd_is_closed_in_a_forked_child(waited: Any) -> None:

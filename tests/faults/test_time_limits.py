@@ -144,6 +144,8 @@ def test_as_close_interrupts_who_listens(what: str, limit: Callable[[], None]) -
     }[what]
     connection = kind.__new__(kind)
     connection._socket = Socket()
+    if what == "redis":
+        connection._pid = os.getpid()
     with pytest.raises(TimeoutError, match="the user's limit"):
         connection.interrupt()
 

@@ -103,6 +103,49 @@ async def test_a_driver_behind_sqlalchemy_in_asyncio(name: str, tmp_path: Path) 
             assert await fence.highest(connection, name) == before
 
 
+STREAMS: list[dict[str, Any]] = [{"stream_results": True}, {"yield_per": 2}]
+"""Options by which SQLAlchemy reads every result by a cursor of the server's, which no UPDATE has."""
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKING))
+@pytest.mark.parametrize("options", STREAMS, ids=str)
+def test_a_connection_that_streams_results(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    with engine_of(name, tmp_path, False).connect() as connection:
+        fence = SqlFence(connection, table="fences_of_streams")
+        connection.rollback()
+        connection.execution_options(**options)
+        newer = fence.highest(connection, "streamed") + 34
+        fence.guard(connection, "streamed", newer)
+        assert fence.highest(connection, "streamed") == newer
+        with pytest.raises(holdfast.StaleToken):
+            fence.guard(connection, "streamed", newer - 1)
+        connection.rollback()
+        fence.verify(connection)
+        fence.prune(connection, 100.0)
+        connection.rollback()
+
+
+@pytest.mark.parametrize("name", sorted(ASYNCHRONOUS))
+@pytest.mark.parametrize("options", STREAMS, ids=str)
+async def test_a_connection_that_streams_results_in_asyncio(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    from sqlalchemy.ext.asyncio import create_async_engine
+    from sqlalchemy.pool import NullPool
+
+    engine = create_async_engine(url_of(name, tmp_path), poolclass=NullPool)
+    async with engine.connect() as connection:
+        fence = await SqlFence(table="fences_of_streams").install(connection)
+        await connection.execution_options(**options)
+        newer = await fence.highest(connection, "streamed") + 34
+        await fence.guard(connection, "streamed", newer)
+        with pytest.raises(holdfast.StaleToken):
+            await fence.guard(connection, "streamed", newer - 1)
+        await connection.rollback()
+
+
 def test_sqlalchemys_own_autocommit_is_refused(tmp_path: Path) -> None:
     for name in sorted(BLOCKING):
         engine = engine_of(name, tmp_path, False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 import sys
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
+import aiosqlite
 import pytest
 
 import holdfast
@@ -111,3 +113,48 @@ def test_a_connection_of_sqlite3_with_a_transaction_at_all_times(tmp_path: Path)
         SqlVersioned(connection, "register").get(1)
     connection.close()
     other.close()
+
+
+class Wary(sqlite3.Connection):
+    """A connection as Python 3.12 has it: its own thread alone is told of `autocommit`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._thread = get_ident()
+
+    @property
+    def autocommit(self) -> int:
+        if get_ident() != self._thread:
+            raise sqlite3.ProgrammingError("SQLite objects created in a thread")
+        return -1
+
+
+async def test_a_connection_of_aiosqlite_that_tells_its_own_thread_only(tmp_path: Path) -> None:
+    async with aiosqlite.connect(tmp_path / "app.db", factory=Wary) as connection:
+        fence = await SqlFence().install(connection)
+        await fence.guard(connection, "x", 34)
+        with pytest.raises(holdfast.ConfigError, match="not done inside your transaction"):
+            await SqlFence(table="another").install(connection)
+        await connection.rollback()
+        assert await fence.highest(connection, "x") == 0
+        async with fence.hold(connection, "x", 34):
+            pass
+        await connection.commit()
+        with pytest.raises(holdfast.StaleToken):
+            await fence.guard(connection, "x", 33)
+        await connection.rollback()
+        await fence.verify(connection)
+        await fence.prune(connection, 100.0)
+        await connection.rollback()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no autocommit=True there")
+async def test_a_connection_of_aiosqlite_that_commits_each_statement(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"autocommit": True}
+    async with aiosqlite.connect(tmp_path / "app.db", **options) as connection:
+        fence = await SqlFence().install(connection)
+        with pytest.raises(holdfast.ConfigError, match="begin a transaction"):
+            await fence.guard(connection, "x", 34)
+        await connection.execute("BEGIN")
+        await fence.guard(connection, "x", 34)
+        await connection.rollback()

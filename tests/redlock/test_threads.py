@@ -6,6 +6,7 @@ import select
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -335,3 +336,27 @@ def test_a_call_that_is_left_behind_closes_its_socket(nodes: RedlockNodes) -> No
     left_behind.join(20.0)
     assert not left_behind.is_alive()
     assert all(one is None for one in calls._sockets)
+
+
+def test_a_release_that_is_held_up_between_two_nodes_wakes_a_waiter_who_finds_the_lock_free(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread stands still for longer than the waiter tries; its next heartbeat is far away."""
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0, heartbeat=60.0) as locks:
+        held = locks.lock("x", ttl=TTL).acquire()
+        with ThreadPoolExecutor(1) as pool:
+            waiter = pool.submit(locks.lock("x", ttl=TTL).try_acquire, timeout=20.0)
+            eventually(lambda: nodes.nodes[0]("LLEN", "holdfast:{x}:q"))
+            releasing = threading.get_ident()
+            send = NodeSocket.send
+
+            def held_up(node_socket: NodeSocket, *args: Any) -> None:
+                send(node_socket, *args)
+                if threading.get_ident() == releasing:
+                    time.sleep(0.2)
+
+            monkeypatch.setattr(NodeSocket, "send", held_up)
+            assert held.release() is True
+            lease = waiter.result()
+            assert lease is not None
+            assert lease.release() is True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -145,6 +146,18 @@ class Process:
         assert " at http://" in line, (line, self.process.communicate(timeout=LIMIT))
         self._apis.append(Api(line.rpartition(" at ")[2].strip()))
         return self._apis[-1]
+
+    @contextmanager
+    def nothing_to_open(self) -> Iterator[None]:
+        """Lets it have no more descriptors than it has now."""
+        pid = self.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        present = max(int(number) for number in os.listdir(f"/proc/{pid}/fd")) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (present, before[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
     def end(self) -> tuple[int, str, str]:
         """Waits for its end; returns the exit status and what it wrote."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from service.running import Api
+import time
+
+import httpx
+
+from holdfast.chaos.servers.redis import RedisServer
+from service.running import LIMIT, Api, Later, eventually, running
 
 
 def check(api: Api, resource: str, **body: object) -> tuple[int, dict[str, object]]:
@@ -62,3 +67,27 @@ def test_readers_do_not_shut_each_other_out(api: Api, name: str) -> None:
     assert check(api, name, token=13, lock=name)[0] == 200
     assert check(api, f"{name}-bare", token=12, reads=True)[0] == 200
     assert check(api, f"{name}-bare", token=11)[0] == 409
+
+
+def test_a_silent_store_costs_its_patience_however_many_ask(name: str) -> None:
+    server = RedisServer()
+    try:
+        with running(server.url, patience=1.0) as (api, _):
+            server.pause()
+            began = time.monotonic()
+            path = f"{api.url}/v1/fences/{name}/check"
+            checks = [
+                Later(lambda: httpx.post(path, json={"token": 1}, timeout=LIMIT)) for _ in range(24)
+            ]
+            answers = [one.answer() for one in checks]
+            assert time.monotonic() - began < 20  # and not ten seconds for each eight of them
+            assert {one.json()["type"] for one in answers} == {"/problems/unavailable"}
+            server.resume()
+
+            def passes() -> bool:
+                return check(api, name, token=1)[0] == 200
+
+            eventually(passes)
+    finally:
+        server.resume()
+        server.stop()

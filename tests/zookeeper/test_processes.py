@@ -75,17 +75,17 @@ def test_what_a_signal_handler_raises_leaves_nothing_behind(url: str) -> None:
 def test_a_child_that_was_forked_without_hooks_leaves_its_parent_s_connections_alone(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stands for such a child, which differs from its parent by nothing but its process id."""
+    """Stands for such a child, which differs from its parent by nothing but its fork generation."""
     with holdfast.connect(url, tick=TICK) as locks:
         lease = locks.lock("x").acquire()
         live: Any = locks._live
         backend, deadline = live.backend, live.clock.now() + 5.0
         sockets = [one.client._connection._socket for one in backend._attempts._sessions.values()]
         with monkeypatch.context() as patch:
-            patch.setattr(backend, "_pid", backend._pid + 1)
-            with pytest.raises(holdfast.BackendUnavailable, match="has forked this one"):
+            patch.setattr(backend, "_made_in", backend._made_in - 1)
+            with pytest.raises(holdfast.LockError, match="of the parent process"):
                 backend.inspect("x", deadline)
-            with pytest.raises(holdfast.BackendUnavailable, match="has forked this one"):
+            with pytest.raises(holdfast.LockError, match="of the parent process"):
                 backend.release("x", lease.owner, deadline)
             backend.close()
         lease.renew()

@@ -20,6 +20,9 @@ suppress_warnings = [
     "ref.python",  # the blocking and the asyncio names are the same
 ]
 
+highlight_language = (
+    "none"  # what names no language is a command with a word about it, or its output
+)
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"

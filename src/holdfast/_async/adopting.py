@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import forks
 from ..errors import BackendUnavailable, LeaseLost
 from ..exported import Export
 from ..model import Granted, new_owner
@@ -29,6 +30,7 @@ async def adopt(opening: Opening, request: Request, export: Export) -> Lease:
                 since = answer.since or sent
                 hold = session.hold(request, ticket, answer.token, answer.ttl, since)
                 if hold is not None:
+                    forks.refuse_inherited(session.generation)  # what was granted is the parent's
                     if session.listeners:
                         tell_granted(session, hold, sent, False)
                     lease = request.lease_type(hold, opening)

@@ -76,8 +76,10 @@ class Hold:
     """The task or thread that tells of its loss."""
     _calling_back = False
     """Whether callbacks are being told of its loss."""
-    _detaching = False
-    """Whether it is being detached at the store."""
+    _detaching: object = None
+    """The task or thread that is detaching it at the store."""
+    _detached_in_doubt = False
+    """Whether the store may have detached it for nobody, its answer lost or not waited for."""
     _shared = False
     """Whether a writer has become a reader."""
     _value: str | None = None
@@ -87,12 +89,12 @@ class Hold:
     _watchers: list[Signal] | None = None
     """The signals of those who wait for its loss."""
 
-    def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
+    def __init__(self, session: Session, request: Request, ticket: Ticket, usage: Usage) -> None:
         self._session = session
         self._request = request
         self._ticket = ticket
         self._state = HELD
-        self._usage = Usage(session.mutex)
+        self._usage = usage
 
     def _grant(self, token: int, ttl: float, deadline: float, now: float) -> None:
         """Fills in what the store granted; before that, nobody sees the lease."""
@@ -141,7 +143,7 @@ class Hold:
             self._renewed(outcome.ttl, outcome.since or sent)
             return self._due(outcome.since or sent)
         if isinstance(outcome, Gone):
-            self._end("the store says that it has ended")
+            self._end("the store says that it has ended", recalled=self._detached_in_doubt)
             return None
         self._doubt(detail)
         return self._session.keeper.soon(self._interval())
@@ -372,10 +374,14 @@ class Hold:
                 return False
             # At once: what interrupts us comes behind it.
             session.leases.pop(self._ticket.owner, None)
-            self._usage.watches.clear()
+            self._unwatch()
         if self._alarmed or self._watchers or session.listeners:
             tell_freed(self)
         return True
+
+    def _unwatch(self) -> None:
+        """Gives up the watches over a lease that was released."""
+        self._usage.watches.clear()
 
     # The alarm.
 

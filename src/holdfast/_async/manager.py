@@ -174,8 +174,9 @@ class Locks:
 
         `period` is in seconds from the grant, or a cron expression (`"0 3 * * *"`, in `timezone`): then
         the period ends at the next time that it names, and a run that was missed is made up for by the
-        next call. The store's clock counts. Work inside `with lease:`, and the slot is kept until the
-        end of the period; if the work raises, or its process dies, somebody else may try.
+        next call. The store's clock counts: call somewhat after that time. Work inside `with lease:`,
+        and the slot is kept until the end of the period; if the work raises, or its process dies,
+        somebody else may try.
 
         - `at_least`: seconds for which the slot is kept even if the work fails;
         - `at_most`: seconds after which the lease ends, and the slot is given back, whatever happens;

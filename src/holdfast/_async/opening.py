@@ -15,7 +15,7 @@ from ..errors import BackendUnavailable, LockError
 from ..events import Call, CallListener, Event, Listeners
 from ..guarantees import Guarantees, Provisional
 from ..model import lock_realm
-from ..refusals import unavailable
+from ..refusals import may_open_nothing, unavailable
 from ..stores._async.contract import OPEN_LIMIT, Backend
 from .session import Session
 
@@ -65,7 +65,13 @@ class Opening:
             self._after_fork()
             session = None
         if session is None or session.closed or session.home is not here():
-            session = await self._open(limit)
+            try:
+                session = await self._open(limit)
+            except OSError as error:
+                refused = may_open_nothing(error)
+                if refused is None:
+                    raise
+                raise refused from error
         return session
 
     def on_call(self, listener: CallListener) -> Callable[[], None]:
@@ -105,6 +111,11 @@ class Opening:
             return await question(session, session.clock.now() + left)
         except BackendUnavailable as error:
             raise unavailable(f"{self.url} could not be {what}", error, name) from error
+        except OSError as error:
+            refused = may_open_nothing(error)
+            if refused is None:
+                raise
+            raise unavailable(f"{self.url} could not be {what}", refused, name) from error
 
     async def _open(self, limit: float) -> Session:
         self._check_open()
@@ -112,7 +123,10 @@ class Opening:
         deadline = system_clock().now() + limit
         # unasync: aio-only
         if self._turn_home is not here():
+            from .._runtime.aio import renew_in_children  # the other world has no loops
+
             self._turn, self._turn_home = Turn(), here()
+            renew_in_children(here())
         # unasync: end
         turn = self._turn
         try:

@@ -11,6 +11,7 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from .. import forks
 from .._runtime.aio import Routine, Signal, call_all
 from ..errors import LockError
 
@@ -23,6 +24,7 @@ AT_ONCE = 100
 """The number of releases that are sent at a time, all at once in asyncio: they share what they read."""
 JOIN_REST = 0.1
 """Seconds that `close` waits beyond its last deadline for the routine to tell of failures."""
+CLOSED = "the manager was closed"
 
 
 class PendingReleases:
@@ -42,13 +44,15 @@ class PendingReleases:
 
     def add(self, ticket: Ticket, error: Exception | None = None) -> None:
         """Releases this at the store; `error` is what came of the first try, if there was one."""
+        if self._session.generation != forks.current():
+            return  # it is the parent's
         with self._mutex:
             if not self._last_deadline:
                 self._pending[ticket.owner] = (ticket, self._session.clock.now() + ticket.ttl)
                 if self._routine is None:
                     self._routine = Routine(self._run, "holdfast-releases")
                 return
-        self._tell_failed(ticket, error or LockError("the manager was closed"))
+        self._tell_failed(ticket, error or LockError(CLOSED))
 
     def __bool__(self) -> bool:
         """Whether there are any: the store has failed to answer lately."""
@@ -64,6 +68,12 @@ class PendingReleases:
             routine = self._routine
         self._signal.set()
         return routine is None or await routine.join(self._session.patience + JOIN_REST)
+
+    async def end(self) -> None:
+        """Waits for the end of the routine, whose calls the backend has ended by now."""
+        routine = self._routine
+        if routine is not None:
+            await routine.join(max(self._session.patience, JOIN_REST))
 
     # unasync: aio-only
     def strand(self) -> None:
@@ -82,16 +92,22 @@ class PendingReleases:
                     self._routine = None
                     return
             for start in range(0, len(pending), AT_ONCE):
+                if self._is_over():
+                    break
                 some = pending[start : start + AT_ONCE]
                 if any(await call_all([partial(self._release, *one) for one in some])):
                     pause = FIRST_PAUSE
-            if self._pending:
+            if self._is_over():
+                self._let_be()
+            elif self._pending:
                 await self._signal.wait(session.clock.now() + pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _release(self, ticket: Ticket, ended_at: float) -> bool:
         """Tries to release this at the store; returns whether it is not pending any more."""
         session = self._session
+        if self._is_over():
+            return False
         last_deadline = self._last_deadline  # `close` may have come meanwhile
         try:
             deadline = last_deadline or session.deadline()
@@ -103,6 +119,19 @@ class PendingReleases:
         with self._mutex:
             self._pending.pop(ticket.owner, None)
         return True
+
+    def _is_over(self) -> bool:
+        """Tells whether the time of `close` is over, so that nothing more is sent."""
+        last_deadline = self._last_deadline
+        return last_deadline > 0 and self._session.clock.now() >= last_deadline
+
+    def _let_be(self) -> None:
+        """Tells of all that could not be released before the end of `close`, and asks no more."""
+        with self._mutex:
+            left = [ticket for ticket, _ in self._pending.values()]
+            self._pending.clear()
+        for ticket in left:
+            self._tell_failed(ticket, LockError(CLOSED))
 
     def _tell_failed(self, ticket: Ticket, error: Exception) -> None:
         self._session.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))

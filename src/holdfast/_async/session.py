@@ -7,7 +7,7 @@ is never used by a forked child: the manager makes a new one there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from .closing import Closing
 from .keeper import Keeper
 from .pending_releases import PendingReleases
 from .renewals import Renewals
+from .usage import Usage
 from .waiter import Waiter
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Session:
         None if that came too late to be of use: the attempt has to be given up.
         """
         clock = self.now
-        hold = self._new_hold(request, ticket, token, ttl, sent, clock())
+        hold = self._new_hold(request, ticket, token, ttl, sent, clock(), Usage(self.mutex))
         if hold is None:
             return None
         with self.mutex:
@@ -200,24 +201,24 @@ class Session:
 
     def hold_all(
         self,
-        requests: Iterable[Request],
-        tickets: Iterable[Ticket],
-        grants: Iterable[Granted],
+        requests: Sequence[Request],
+        tickets: Sequence[Ticket],
+        grants: Sequence[Granted],
         sent: float,
     ) -> list[Hold] | None:
-        """Returns the holds that were granted together; None if any came too late to be of use."""
+        """Returns the holds that were granted together, which have one usage.
+
+        None if any came too late to be of use.
+        """
         now = self.now()
+        usage = Usage(self.mutex)
         holds: list[Hold] = []
-        keep: list[tuple[Hold, float]] = []
         for request, ticket, grant in zip(requests, tickets, grants, strict=True):
-            since = grant.since or sent
-            hold = self._new_hold(request, ticket, grant.token, grant.ttl, since, now)
+            begun = grant.since or sent
+            hold = self._new_hold(request, ticket, grant.token, grant.ttl, begun, now, usage)
             if hold is None:
                 return None
             holds.append(hold)
-            due = hold._due(since)
-            if due is not None:
-                keep.append((hold, due))
         with self.mutex:
             if self.closed:
                 return None
@@ -225,12 +226,21 @@ class Session:
                 owner = hold._ticket.owner
                 self.leases[owner] = hold
                 self.tickets.pop(owner, None)
-        for hold, due in keep:
-            self.keeper.keep(hold, due)
+        for hold, grant in zip(holds, grants, strict=True):
+            due = hold._due(grant.since or sent)
+            if due is not None:
+                self.keeper.keep(hold, due)
         return holds
 
     def _new_hold(
-        self, request: Request, ticket: Ticket, token: int, ttl: float, sent: float, now: float
+        self,
+        request: Request,
+        ticket: Ticket,
+        token: int,
+        ttl: float,
+        sent: float,
+        now: float,
+        usage: Usage,
     ) -> Hold | None:
         """Returns a hold that nobody knows of yet; None if it is over by `now`."""
         delay = ticket.terms.delay
@@ -245,8 +255,7 @@ class Session:
         if deadline <= now:
             return None
         ticket.ttl = ttl
-        hold_type = request.hold_type
-        hold = hold_type(self, request, ticket)
+        hold = request.hold_type(self, request, ticket, usage)
         hold._grant(token, ttl - delay, deadline, now)
         return hold
 
@@ -262,6 +271,8 @@ class Session:
 
     async def give_up(self, ticket: Ticket, silent: bool = False) -> LockError | None:
         """Ends an attempt of which the store may know something, as `clean_up` does."""
+        if self.generation != forks.current():
+            return None  # and no mutex, which another thread of the parent may have had at the fork
         waiter = self.waiters.get(ticket.owner)
         if waiter is not None:
             waiter.end()
@@ -315,6 +326,8 @@ class Session:
         `silent`: the store has just failed to answer, so do not hope for much now. Returns the error
         if the store could not be told, which is then tried again in the background.
         """
+        if self.generation != forks.current():
+            return None  # it is the parent's, who is in the middle of it
         limit = SILENT_CLEAN_UP_LIMIT if silent else CLEAN_UP_LIMIT
         failure: LockError | None = None
 
@@ -388,7 +401,6 @@ class Session:
             in_background(self.close, self.home, cut_off)
 
     def check_open(self) -> None:
-        if self.generation != forks.current():
-            raise LockError("this connection is of the parent process; ask for a new one here")
+        forks.refuse_inherited(self.generation)
         if self.closed:
             raise LockError("this connection is closed; call connect() for a new one")

@@ -83,6 +83,10 @@ class Usage:
         """Gives up the watches over leases: one that has ended may be dropped. Its bodies still end."""
         self.watches[:] = [watch for watch in list(self.watches) if watch.body is not None]
 
+    def unwatch_lease(self, hold: object) -> None:
+        """Gives up the watches over one lease of several that have this usage."""
+        self.watches[:] = [watch for watch in list(self.watches) if watch.hold is not hold]
+
     def take_drop(self, watch: Watch) -> bool:
         """Ends a watch whose object is gone; returns False if it had been given up before."""
         try:

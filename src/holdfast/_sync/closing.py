@@ -100,6 +100,7 @@ class Closing:
         for observer in list(session.observers.values()):
             observer.tell()
         self._wait_for_bodies()
+        self._wait_for_detaching(me)
         for lease in list(session.leases.values()):
             self.share_rest()
             if not lease._give_all_back():
@@ -114,12 +115,16 @@ class Closing:
             self._leave_rest(is_beneath)
             return
         self.share_rest()
-        if not session.pending_releases.close():
+        released = session.pending_releases.close()
+        if not released:
             self.note_silence()
         self.share_rest()
         session.keeper.close()
         session.alarm.close()
         session.backend.close(self._deadline)
+        if not released:
+            self.share_rest()
+            session.pending_releases.end()
         session.finished = True
 
     def _is_inside(self, thread: int) -> bool:
@@ -152,6 +157,13 @@ class Closing:
         thread that is not closing."""
         runners = [body.runner for body in list(lease._usage.bodies)]
         return any(runner not in self._callers for runner in [*runners, *lease._tellers()])
+
+    def _wait_for_detaching(self, me: object) -> None:
+        """Waits until it is known of leases that others are detaching whether they are still ours."""
+        until = self._session.deadline()
+        for lease in list(self._session.leases.values()):
+            while lease._detaching not in (None, me) and self.drained.wait(until):
+                pass
 
     def _wait_for_bodies(self) -> None:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from .._runtime.threads import finish
+from .. import forks
+from .._runtime.threads import current, finish
 from ..errors import BackendUnavailable, LockError
 from .hold import HOLDING, Hold
 from .session import LEAST_LIMIT
@@ -36,13 +37,16 @@ def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> bool:
             send(session.deadline())
 
     try:
-        hold._detaching = True
+        hold._detaching = current()
         hold._releases += not keep  # it may last for less than we know
         session.keeper.forget(hold)  # it is not to be renewed behind that
         deadline = now + session.patience
         session.renewals.end(ticket.owner, deadline - LEAST_LIMIT)
         detached = send(deadline)
     except BaseException as error:
+        if session.generation != forks.current():
+            raise  # a handler has forked in the middle of it, and goes on in the child
+        hold._detached_in_doubt = keep
         if keep and hold._state in HOLDING and not session.closed:
             session.keeper.keep(hold, session.now())
         if isinstance(error, BackendUnavailable):
@@ -52,5 +56,7 @@ def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> bool:
             finish(send_again, grace=session.patience)
         raise
     finally:
-        hold._detaching = False
+        hold._detaching = None
+        if session.closed:
+            session.closing.drained.set()
     return hold._freed(detached) if keep else hold._answered(detached)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from .. import checks
+from .. import checks, forks
 from .._runtime.threads import Signal, call_all
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockTimeout
@@ -231,11 +231,12 @@ class _Attempt:
         grants = [answer for answer in answers if isinstance(answer, Granted)]
         if len(grants) < len(answers):
             return None
+        forks.refuse_inherited(session.generation)  # what was granted is the parent's
         holds = session.hold_all(self._requests, tickets, grants, sent)
         if holds is None:
             session.check_open()
             return None
-        parts = [hold for hold in holds if isinstance(hold, PartHold)]
+        parts = cast("list[PartHold]", holds)  # as the requests of several locks ask for
         whole = MultiHold(session, parts)
         leases = [Lease(part, self._opening) for part in parts]
         if not whole.is_held(session.now()):

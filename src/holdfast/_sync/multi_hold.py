@@ -18,7 +18,6 @@ from .._runtime.threads import call_all
 from ..errors import BackendUnavailable, LeaseLost, LockError
 from ..lifecycle import LOST, RELEASED, UNCERTAIN
 from .hold import HOLDING, Hold
-from .usage import Usage
 
 if TYPE_CHECKING:
     from .session import Session
@@ -30,11 +29,12 @@ class PartHold(Hold):
     _whole: MultiHold | None = None
     """The whole, once all of its locks were granted."""
 
-    def _join(self, whole: MultiHold) -> None:
-        """Makes it one of several: what uses one of them uses all."""
-        whole._usage.watches.extend(self._usage.watches)
-        self._usage = whole._usage
-        self._whole = whole
+    def _unwatch(self) -> None:
+        whole = self._whole
+        if whole is None or whole._ending or not any(one._state in HOLDING for one in whole.holds):
+            super()._unwatch()
+        else:  # it was released alone: the others may still be dropped
+            self._usage.unwatch_lease(self)
 
     def _tell_others(self) -> None:
         if self._whole is not None:
@@ -51,14 +51,17 @@ class MultiHold:
 
     def __init__(self, session: Session, holds: Sequence[PartHold]) -> None:
         self._session = session
-        self._usage = Usage(session.mutex)
+        self._usage = usage = holds[0]._usage
         self.holds = tuple(holds)
         self._ending = False
         """Whether the whole is being released: what becomes of one part is no news to the others."""
         self._lost: PartHold | None = None
         """The part that was lost first, and for whose sake the others were recalled."""
         for hold in self.holds:
-            hold._join(self)
+            if hold._usage is not usage:  # they were waited for one by one
+                usage.watches.extend(hold._usage.watches)
+                hold._usage = usage
+            hold._whole = self
 
     @property
     def state(self) -> str:
@@ -71,9 +74,11 @@ class MultiHold:
         return states[0]
 
     def is_held(self, now: float) -> bool:
-        """Returns whether all parts are held, and none is about to be freed."""
+        """Returns whether all parts are held."""
         for hold in self.holds:
-            if hold._state not in HOLDING or now >= hold._deadline or hold._freeing:
+            if hold._state not in HOLDING:
+                return False
+            if now >= hold._deadline:
                 return False
         return True
 
@@ -176,12 +181,13 @@ class MultiHold:
     def _release_together(self) -> tuple[bool, LockError | None]:
         """Releases all parts in one call; returns as `_release_each` does."""
         session = self._session
-        tickets = [hold._ticket for hold in self.holds]
-        pairs = [(ticket.terms.name, ticket.owner) for ticket in tickets]
+        pairs: list[tuple[str, str]] = []
         try:
             for hold in self.holds:
                 session.keeper.forget(hold)
                 hold._releases += 1
+                ticket = hold._ticket
+                pairs.append((ticket.terms.name, ticket.owner))
             answers = session.backend.release_all(pairs, session.deadline())  # type: ignore[attr-defined]
         except BackendUnavailable as error:
             first, *rest = self.holds

@@ -17,7 +17,7 @@ from ..errors import BackendUnavailable, LockError
 from ..events import Call, CallListener, Event, Listeners
 from ..guarantees import Guarantees, Provisional
 from ..model import lock_realm
-from ..refusals import unavailable
+from ..refusals import may_open_nothing, unavailable
 from ..stores._sync.contract import OPEN_LIMIT, Backend
 from .session import Session
 
@@ -67,7 +67,13 @@ class Opening:
             self._after_fork()
             session = None
         if session is None or session.closed or session.home is not here():
-            session = self._open(limit)
+            try:
+                session = self._open(limit)
+            except OSError as error:
+                refused = may_open_nothing(error)
+                if refused is None:
+                    raise
+                raise refused from error
         return session
 
     def on_call(self, listener: CallListener) -> Callable[[], None]:
@@ -107,6 +113,11 @@ class Opening:
             return question(session, session.clock.now() + left)
         except BackendUnavailable as error:
             raise unavailable(f"{self.url} could not be {what}", error, name) from error
+        except OSError as error:
+            refused = may_open_nothing(error)
+            if refused is None:
+                raise
+            raise unavailable(f"{self.url} could not be {what}", refused, name) from error
 
     def _open(self, limit: float) -> Session:
         self._check_open()

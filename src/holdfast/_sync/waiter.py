@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..lifecycle import handed_for
 from ..model import Gone, Outcome, Renewed, Waiting
+from .usage import Usage
 
 if TYPE_CHECKING:
     from ..stores._sync.contract import Ticket
@@ -86,7 +87,7 @@ class Waiter:
         self._silent_since = 0.0
         self._kept = False
         # Made while it waits: from the wake-up to the grant every step counts, on cold caches.
-        self._hold = request.hold_type(session, request, ticket)
+        self._hold = request.hold_type(session, request, ticket, Usage(session.mutex))
         session.waiters[ticket.owner] = self
 
     # Its end.

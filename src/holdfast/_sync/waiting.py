@@ -106,6 +106,7 @@ def obtain(
             if give_up and timeout and session.now() > max(give_up, deadline) + LATENESS:
                 result = LATE  # also a lease
             if not isinstance(result, str):
+                forks.refuse_inherited(session.generation)  # what was granted is the parent's
                 if session.listeners:
                     tell_granted(session, result, started, queued)
                 lease_type = request.lease_type
@@ -210,8 +211,7 @@ def _wait(waiter: Waiter, answer: Granted | Queued) -> Hold | Ending:
     session.keeper.keep(waiter, waiter._due(waiter.beat_sent))
     while True:
         grant = session.backend.wait(ticket, give_up)
-        if session.closed:
-            session.check_open()
+        session.check_open()
         if waiter.offer is not None:
             return waiter.accept(*waiter.take_offer()) or _too_late(session, ticket)
         if grant is not None:

@@ -46,7 +46,7 @@ class LongCampaign:
                 chunk = setup._replace(seed=setup.seed + number)
                 if not setup.control:
                     # Holders that do little, so that there are many grants.
-                    chunk = chunk._replace(hold=0.006, rest=0.003, long=0.005, locks=3)
+                    chunk = chunk._replace(hold=0.003, rest=0.001, long=0.002, locks=6)
                 kept = self._kept(chunk)
                 if kept is None:
                     todo.append(chunk)
@@ -64,11 +64,16 @@ class LongCampaign:
         return None if self._folder is None else self._folder / f"{seed}-{id}.json"
 
     def _kept(self, setup: Setup) -> dict[str, Any] | None:
+        """Returns the run that is kept for `setup`; None if there is none, or not of this setup."""
         path = self._path(setup.id, setup.seed)
         if path is None or not path.exists():
             return None
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return kept
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            return None  # a machine that went down may leave an empty file
+        same = {"id": setup.id, "duration": setup.duration, "workers": setup.workers}
+        return kept if isinstance(kept, dict) and same.items() <= kept.items() else None
 
     def _keep(self, run: dict[str, Any]) -> dict[str, Any]:
         """Keeps a run, and returns it: with all that happened in it if it has failed, else without."""

@@ -26,6 +26,8 @@ def outline(setup: Setup, began: float) -> dict[str, Any]:
         "control": setup.control or None,
         "title": setup.title,
         "seed": setup.seed,
+        "duration": setup.duration,
+        "workers": setup.workers,
         "stopped": False,
         "not_judged": None,
         "began": began,

@@ -57,8 +57,8 @@ WEAKNESSES = (
     Weakness("consistency", "one server for each lock", ("store-crash", "store-pause")),
     Weakness(
         "token_source",
-        "still grants beside the new one",
-        ("failover", "partition", "cut", "store-pause"),
+        "each counts by its own clock",
+        ("failover", "partition", "cut", "store-crash", "store-pause"),
         exclusion=False,
         tokens=True,
     ),

@@ -7,6 +7,7 @@ delay can be put before the registers. Each write goes to both.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import json
 import os
@@ -22,16 +23,37 @@ from .history import Event, History, now
 
 FENCED, UNFENCED = "fenced", "unfenced"
 LARGEST = 4096
+ROOM = 0.002
+"""Seconds between two looks for room, where the registers are slow to take what was sent."""
 
 
-def send(
-    sock: socket.socket, lane: str, lock: str, token: int | None, turn: int, number: int
-) -> None:
-    """Sends a write to the registers.
+class Writer:
+    """The end of a worker, by which it sends its writes to the registers."""
 
-    `turn` orders the grants of a library that has no tokens: the moment of the grant.
-    """
-    sock.send(json.dumps([lane, lock, token, turn, number]).encode())
+    def __init__(self, sock: socket.socket, lane: str) -> None:
+        self._sock = sock
+        self._lane = lane
+
+    def send(self, lock: str, token: int | None, turn: int, number: int) -> None:
+        """Sends a write, as soon as there is room for it.
+
+        `turn` orders the grants of a library that has no tokens: the moment of the grant.
+        """
+        self._sock.send(self._packed(lock, token, turn, number))
+
+    async def send_async(self, lock: str, token: int | None, turn: int, number: int) -> None:
+        """Sends a write as `send` does, while other tasks go on."""
+        message = self._packed(lock, token, turn, number)
+        while True:
+            try:
+                # All workers share the socket, so it is not made non-blocking.
+                self._sock.send(message, socket.MSG_DONTWAIT)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(ROOM)
+
+    def _packed(self, *words: object) -> bytes:
+        return json.dumps([self._lane, *words]).encode()
 
 
 class Registers:

@@ -109,7 +109,8 @@ def _writes(seen: Findings, register: str, demand: str) -> Verdict:
         return Verdict(rule, REPORTED, "", True, 0, 0.0, "no tokens, so no fence can be used")
     text = f"{writes.tried} came too late"
     if writes.tried:
-        text += f": {writes.refused} refused, {writes.accepted} ACCEPTED"
+        text += f": {writes.refused} refused, {writes.accepted or 'none'} "
+        text += "ACCEPTED" if writes.accepted else "accepted"
     claim = "a fence refuses every token that is lower than one it has seen"
     claim = (
         claim

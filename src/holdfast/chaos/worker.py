@@ -13,13 +13,12 @@ import signal
 import socket
 import sys
 import time
-from functools import partial
 from typing import Any
 
-from . import registers
 from .history import History
 from .job import VARIABLE, Job, loads
 from .pulse import Pulse
+from .registers import Writer
 from .servers.janitor import MARK
 
 PR_SET_PDEATHSIG = 1
@@ -85,15 +84,15 @@ def main() -> None:
     history = History(job.history, job.zero)
     pulse = Pulse(2 * job.ttl)
     sock = socket.socket(fileno=job.registers)
-    send = partial(registers.send, sock, job.lane)
+    writer = Writer(sock, job.lane)
     if job.world == "asyncio":
-        asyncio.run(_contend(job, history, pulse, send, stop))
+        asyncio.run(_contend(job, history, pulse, writer, stop))
     else:
         from ._sync.contender import Contender
         from .peers import PEERS
 
         client = PEERS[job.library](job) if job.library in PEERS else Ours(job)
-        Contender(job, client, history, pulse, send, stop).run()
+        Contender(job, client, history, pulse, writer.send, stop).run()
 
 
 def _end_if_orphaned() -> None:
@@ -103,10 +102,11 @@ def _end_if_orphaned() -> None:
         sys.exit(1)
 
 
-async def _contend(job: Job, history: History, pulse: Pulse, send: Any, stop: Stop) -> None:
+async def _contend(job: Job, history: History, pulse: Pulse, writer: Writer, stop: Stop) -> None:
     from ._async.contender import Contender
 
-    await Contender(job, OursInAsyncio(job), history, pulse, send, stop).run()
+    client = OursInAsyncio(job)
+    await Contender(job, client, history, pulse, writer.send_async, stop).run()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from ..interrupts import real_path
 from . import floors, rules
 from .floors import Floor
 from .record import Damaged, Record, write_all
+from .replacement import staged_file
 from .rules import Credential, Mark
 
 SUFFIX = ".fence"
@@ -91,16 +92,8 @@ class FileMemory:
         """Writes the data to a file of its own, on the disk, and returns the path."""
         # Not under the name that the memory holds: what is found there was committed.
         fresh = f"{self._record.path}-{'b' if self._pending.endswith('-a') else 'a'}"
-        mode = 0o666
-        exists = True
+        descriptor = staged_file(fresh, self.path)
         try:
-            mode = os.stat(self.path).st_mode & 0o777
-        except FileNotFoundError:
-            exists = False
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        try:
-            if exists:
-                os.fchmod(descriptor, mode)
             write_all(descriptor, contents)
             os.fsync(descriptor)
         except BaseException:

@@ -6,9 +6,12 @@ error of a driver comes out as `BackendUnavailable`, without credentials.
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from ..clock import system_clock
@@ -31,13 +34,19 @@ class NoFence(Exception):
 
 def guard(url: str, resource: str, token: Token) -> None:
     """Shows the token to the fence in that store; raises `StaleToken` if it is refused."""
+    target = target_of(url)
+    _GUARDS[target.scheme](target, resource, token)
+
+
+def target_of(url: str) -> Target:
+    """Returns the store that the URL names; raises `NoFence` if no fence is kept in its kind."""
     target = urls.parse(url)
     if target.scheme not in _GUARDS:
         raise NoFence(
             f"there is no fence that could be kept in {target.scheme}://; name one of "
             f"{', '.join(f'{scheme}://' for scheme in _GUARDS)} by --url, whatever store has the lock"
         )
-    _GUARDS[target.scheme](target, resource, token)
+    return target
 
 
 def _guard_sql(connection: Any, resource: str, token: Token) -> None:
@@ -76,7 +85,7 @@ def _postgres(target: Target, resource: str, token: Token) -> None:
             except psycopg.OperationalError as error:
                 reason = error
                 continue
-            with closing(connection):
+            with closing(connection), _shut_after(PATIENCE, connection.fileno()):
                 connection.execute(f"SET statement_timeout = {round(PATIENCE * 1000)}")
                 connection.commit()
                 _guard_sql(connection, resource, token)
@@ -87,6 +96,25 @@ def _postgres(target: Target, resource: str, token: Token) -> None:
         if state == "42501" or state.startswith("28") or "authentication failed" in str(error):
             raise _denied(target, error) from error
         raise _unavailable(target, error) from error
+
+
+@contextmanager
+def _shut_after(seconds: float, descriptor: int) -> Iterator[None]:
+    """Shuts the socket once the body has taken so long: libpq waits for ever for a silent server."""
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+
+        def shut() -> None:
+            with suppress(OSError):  # the other side has done so
+                sock.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # it does not shut a socket that is another's by then
 
 
 def _mysql(target: Target, resource: str, token: Token) -> None:

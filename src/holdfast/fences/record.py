@@ -19,6 +19,7 @@ from .. import forks
 from ..errors import GuaranteeError
 from ..interrupts import let_through
 from ..surroundings import greenlets
+from .replacement import dress, fresh_file, give_to_folder
 from .turn_holder import TurnHolder
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
@@ -63,6 +64,7 @@ class Record:
                 record._held.append(FileIO(path, "a+"))
                 _lock(record._held[-1], fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait)
                 if _is(record._held[-1], path):
+                    give_to_folder(record._held[-1].fileno(), path)
                     if not shared:
                         HOLDERS[path] = ref(record)
                     return record
@@ -100,11 +102,11 @@ class Record:
 
     def replace(self, contents: dict[str, Any]) -> None:
         """Writes the contents, on the disk when this returns; after a crash all of it, or nothing."""
-        fresh = f"{self.path}.new"  # we alone are here; one that is left from a crash is used again
-        mode = os.fstat(self._held[-1].fileno()).st_mode & 0o777
-        self._held.insert(0, FileIO(fresh, "w+"))  # the first is not the one that is read
-        descriptor = self._held[0].fileno()
-        os.fchmod(descriptor, mode)
+        fresh = f"{self.path}.new"  # we alone are here
+        file = FileIO(fresh, "r+", opener=lambda path, _: fresh_file(path))
+        self._held.insert(0, file)  # the first is not the one that is read
+        descriptor = file.fileno()
+        dress(descriptor, self._held[-1].fileno())
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         write_all(descriptor, json.dumps(contents).encode())
         os.fsync(descriptor)

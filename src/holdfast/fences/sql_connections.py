@@ -34,6 +34,9 @@ DRIVERS = {
 _MAKES = {"mysql": "that of mysql.connector.connect(), without a pool"}
 """How a connection with cursors is had, where it is not by `connect()` of the driver's package."""
 KEPT = "_holdfast_cursor"
+WHOLE = {"stream_results": False, "yield_per": None}
+"""SQLAlchemy's options for a statement of ours: a cursor of the server's own is for queries only, and
+the connection may have been told to use one."""
 
 
 class Request(NamedTuple):
@@ -128,7 +131,7 @@ def run(kind: ConnectionKind, connection: Any, steps: Steps[Result]) -> Result:
 
 def execute(kind: ConnectionKind, connection: Any, request: Request) -> Reply:
     if kind.alchemy:
-        result = connection.exec_driver_sql(request.sql, request.values)
+        result = connection.exec_driver_sql(request.sql, request.values, WHOLE)
         if request.rows:
             return Reply(0, [tuple(row) for row in result.fetchall()])
         changed = result.rowcount
@@ -193,7 +196,7 @@ async def run_async(kind: ConnectionKind, connection: Any, steps: Steps[Result])
 
 async def execute_async(kind: ConnectionKind, connection: Any, request: Request) -> Reply:
     if kind.alchemy:
-        result = await connection.exec_driver_sql(request.sql, request.values)
+        result = await connection.exec_driver_sql(request.sql, request.values, WHOLE)
         if request.rows:
             return Reply(0, [tuple(row) for row in result.fetchall()])
         changed = result.rowcount

@@ -50,6 +50,8 @@ class Dialect(NamedTuple):
     """Clause behind an INSERT: a row that is there already stays as it is, and is not counted as 1."""
     skip: str
     """Clause behind a SELECT: locks the rows, and leaves out those that others have locked."""
+    every: str
+    """Clause behind a SELECT: all rows, also where the session limits queries that name no limit."""
     engine: str
     """Query for the storage engine of a table, by table, and schema or NULL, where some engines have
     no transactions."""
@@ -109,10 +111,18 @@ POSTGRESQL = Dialect(
     own=" FOR UPDATE",
     absent=" ON CONFLICT DO NOTHING",
     skip=" FOR UPDATE SKIP LOCKED",
+    every="",
     engine="",
     quote='"',
     placed="CAST(CAST(to_regclass(CAST(? AS text)) AS oid) AS bigint) = ?",
 )
+
+# Not UNIX_TIMESTAMP(SYSDATE(6)), which goes by the session's zone, where an hour comes twice a year.
+MYSQL_NOW = (
+    "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) "
+    "+ GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))) / 1e6"
+)
+"""The seconds since 1970; the second part is those since the statement began, which may have waited."""
 
 MYSQL = Dialect(
     name="mysql",
@@ -142,13 +152,14 @@ MYSQL = Dialect(
     column_type="SELECT column_type, CAST(COALESCE(DATABASE(), '') AS BINARY), character_set_name "
     "FROM information_schema.columns "
     "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE()) AND column_name = ?",
-    now="UNIX_TIMESTAMP(SYSDATE(6))",
-    ago="UNIX_TIMESTAMP(SYSDATE(6)) - ?",
+    now=MYSQL_NOW,
+    ago=f"{MYSQL_NOW} - ?",
     share=" LOCK IN SHARE MODE",
     own=" FOR UPDATE",
     # A row that changes is counted twice, also by a client that has those counted that do not.
     absent=" ON DUPLICATE KEY UPDATE writes = writes + 1",
     skip=" FOR UPDATE SKIP LOCKED",
+    every=" LIMIT 18446744073709551615",
     engine="SELECT engine FROM information_schema.tables "
     "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE())",
     binary=True,
@@ -184,6 +195,7 @@ SQLITE = Dialect(
     share="",  # whoever writes has the whole file to himself
     absent=" ON CONFLICT DO NOTHING",
     skip="",
+    every="",
     engine="",
 )
 
@@ -247,12 +259,14 @@ class Statements:
         self.living = self.mark(
             f"SELECT max(token), lock_id, max(reader) FROM {table} WHERE resource <> '' "
             "AND lock_id <> '' GROUP BY lock_id HAVING max(token) < ? AND max(reader) < ?"
+            f"{dialect.every}"
         )
         old = (
             f"SELECT resource, token, lock_id, reader FROM {table} WHERE touched <= {dialect.ago} "
             "AND token <= ? AND reader <= ?"
         )
-        self.old = self.mark(f"{old} AND resource <> ''{'' if dialect.gaps else dialect.skip}")
+        locked = dialect.every if dialect.gaps else dialect.skip
+        self.old = self.mark(f"{old} AND resource <> ''{locked}")
         self.lock_old = self.mark(f"{old} AND resource = ?{dialect.skip}")
         self._forget = f"DELETE FROM {table} WHERE resource IN "
         self.reset = self.mark(

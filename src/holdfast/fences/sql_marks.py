@@ -75,6 +75,7 @@ def reset_floors(
 
 def prune(sql: Statements, older_than: float, check: Callable[[], None]) -> Steps[int]:
     """Forgets old marks. `check` raises if no transaction keeps them locked meanwhile."""
+    text = encoder(sql)
     yield Request(sql.lock_floors)
     check()
     known = yield from read_floors(sql)
@@ -93,7 +94,7 @@ def prune(sql: Statements, older_than: float, check: Callable[[], None]) -> Step
     # of the table, and lock all of it: there one by one.
     batch = 1 if sql.dialect.gaps else BATCH
     for start in range(0, len(rows), batch):
-        names = tuple(name for name, *_ in rows[start : start + batch])
+        names = tuple(text(text_of(name)) for name, *_ in rows[start : start + batch])
         yield Request(sql.forget(len(names)), names)
     highest = max(floors.highest(risen.values())[:2])
     rows = (yield Request(sql.living, (highest, highest), rows=True)).rows

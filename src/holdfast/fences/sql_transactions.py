@@ -6,6 +6,7 @@ behind it, when the server has told.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ..errors import ConfigError
@@ -71,13 +72,26 @@ def always_open(kind: ConnectionKind, connection: Any) -> bool:
     """Returns True for connections of sqlite3 with `autocommit=False`: a commit begins the next."""
     if kind.alchemy or kind.driver not in ("sqlite3", "aiosqlite"):
         return False
-    return getattr(getattr(connection, "_conn", connection), "autocommit", -1) is False
+    return _autocommit(connection) is False
+
+
+def _autocommit(connection: Any) -> Any:
+    """Returns what a connection of sqlite3 has as `autocommit`: -1 if its isolation level decides.
+
+    It tells its own thread only, which for aiosqlite is not this one. There -1 is assumed; a connection
+    that commits each statement all the same is found out behind the first one.
+    """
+    raw = getattr(connection, "_conn", connection)
+    try:
+        return getattr(raw, "autocommit", -1)  # since Python 3.12
+    except sys.modules["sqlite3"].ProgrammingError:
+        return -1
 
 
 def _commits_each(kind: ConnectionKind, connection: Any) -> bool:
     """Returns True if each statement outside a transaction is committed by itself."""
     if kind.driver in ("sqlite3", "aiosqlite"):
-        autocommit = getattr(getattr(connection, "_conn", connection), "autocommit", -1)
+        autocommit = _autocommit(connection)
         return autocommit is True or (autocommit == -1 and connection.isolation_level is None)
     if hasattr(connection, "get_autocommit"):
         return bool(connection.get_autocommit())

@@ -52,7 +52,10 @@ class AccessLog:
     """A file, or the standard output, to which requests are written: a listener of `Hooks.finished`."""
 
     def __init__(self, path: str) -> None:
-        """`path` may be `-`, for the standard output; a file is made if need be."""
+        """Opens the file, which is made if need be; `path` may be `-`, for the standard output.
+
+        Raises ConfigError if it cannot be written.
+        """
         self._path = "" if path == "-" else os.path.abspath(path)
         self._file = self._open()
         self._looked = time.monotonic()
@@ -62,6 +65,9 @@ class AccessLog:
         self._thread = threading.Thread(
             target=self._run, name="holdfast-serve-access-log", daemon=True
         )
+
+    def start(self) -> None:
+        """Begins to write. A process that forks may do so in its child: the file is open before."""
         self._thread.start()
 
     def __call__(self, finished: Finished) -> None:

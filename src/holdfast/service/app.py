@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -40,12 +40,16 @@ class App:
             self._app = wrap(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.begin(scope, receive, send)
+
+    def begin(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Does what calling the application does, for a server that need not ask whether it is one."""
         if scope["type"] == "http":
             # Routes are matched on what was sent: a name may have a slash in it, as %2F.
             raw = scope.get("raw_path")
             if raw is not None:
                 scope["path"] = raw.partition(b"?")[0].decode("latin-1")
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 def create_app(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._runtime.aio import Routine
-from ..entries import Claim
+from ..entries import MISSED_HEARTBEATS, Claim
 from ..errors import LockError
 from ..model import SESSION_ID, UNKNOWN, Granted, Outcome, Unknown, Waiting
 from ..stores._async.contract import Ticket
@@ -25,6 +25,8 @@ Wakeup = dict[str, Any]
 
 UNHEARD = 60.0
 """Seconds after which it is looked whether a ticket of which nothing was heard still waits."""
+UNKEPT = 0.001
+"""The TTL in a renewal that only asks: it shortens nothing, and keeps nothing."""
 MOST = 100_000
 """Tickets that are kept. The oldest go first: they miss their wake-ups, and nothing else."""
 MOST_PLACED, MOST_LOCKS = 100_000, 100
@@ -108,6 +110,11 @@ class Bells:
 
     def __len__(self) -> int:
         return len(self._bells)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no ticket, and nobody listens."""
+        return not self._bells and not self._listeners
 
     def count(self, key: str) -> int:
         """Returns the number of tickets that the caller of this key has here."""
@@ -243,24 +250,31 @@ class Bells:
     async def _run(self) -> None:
         """Looks after tickets of which nothing was heard for long: their client may be gone.
 
-        It renews through another service, perhaps; so they are asked about, which never shortens. One
-        that holds its lock by now, or is gone, is not kept.
+        It renews through another service, perhaps; so they are asked about. One that holds its lock by
+        now, or is gone, is not kept. One whose place no other service can renew leaves its queue.
         """
         while self._bells:
             await asyncio.sleep(UNHEARD / 4)
-            now = self._store.now()
+            store = self._store
+            # By then a place that nobody renews is gone, and is not to be kept by our asking.
+            silence = max(UNHEARD, MISSED_HEARTBEATS * store.backend.heartbeat)
+            now = store.now()
             unheard: list[Ticket] = []
             for bell in self._bells.values():
-                if bell.heard + UNHEARD > now or len(unheard) >= BATCH:
+                if bell.heard + silence > now or len(unheard) >= BATCH:
                     break
                 unheard.append(bell.ticket)
             if not unheard:
                 continue
-            claims = [Claim(one.name, one.owner, one.ttl) for one in unheard]
+            claims = [Claim(one.name, one.owner, UNKEPT) for one in unheard]
             try:
-                outcomes = await self._store.renew(claims)
+                outcomes = await store.renew(claims)
             except LockError:
                 outcomes = [UNKNOWN] * len(claims)
-            for claim, outcome in zip(claims, outcomes, strict=True):
-                self.note(claim.name, claim.owner, outcome)
+            for ticket, outcome in zip(unheard, outcomes, strict=True):
+                if isinstance(outcome, Waiting) and store.lanes.bound:
+                    self.take_down(ticket.name, ticket.owner)
+                    await store.clean_up(ticket)
+                else:
+                    self.note(ticket.name, ticket.owner, outcome)
         self._sweep = None

@@ -101,8 +101,13 @@ class Call:
         if PATH_NAME in self.scope:
             self._read_name()
         if operation.body is not None:
-            self._check_content()
-            self.body = operation.body.read(_value_of(await self._read_body()))
+            limit = self.service.settings.body_limit
+            self.body = operation.body.read(await self.read_json(limit))
+
+    async def read_json(self, limit: int) -> Any:
+        """Returns what the body says, which has at most `limit` bytes."""
+        self._check_content(limit)
+        return _value_of(await self._read_body(limit))
 
     def _read_query(self) -> None:
         operation = self.operation
@@ -144,7 +149,9 @@ class Call:
         store = service.store(namespace)
         if not service.authority.prefixes(self.caller, store.namespace):
             raise no_namespace(store.namespace)
-        return service.store(store.namespace, timing) if timing else store
+        if not timing:
+            return store
+        return service.store(store.namespace, timing, self.caller.key)
 
     def _read_name(self) -> None:
         name = names.decode(self.scope[PATH_NAME])
@@ -159,17 +166,15 @@ class Call:
         if not self.service.authority.may(self.caller, role, self.store.namespace, name):
             raise Problem("forbidden", f"{self.caller.title} may not {role} {name!r}", name=name)
 
-    def _check_content(self) -> None:
+    def _check_content(self, limit: int) -> None:
         """Refuses a body that is not JSON, or too large by its announced size: before it is read.
 
         A client may wait for 100 Continue until then.
         """
-        media_type = size = b""
-        for name, value in self.scope["headers"]:
-            if name == b"content-type":
-                media_type = media_type or value
-            elif name == b"content-length":
-                size = size or value
+        # Of two with the same name, the first counts.
+        headers = dict(reversed([*self.scope["headers"]]))
+        media_type = headers.get(b"content-type", b"")
+        size = headers.get(b"content-length", b"")
         if (
             media_type != b"application/json"
             and media_type.partition(b";")[0].strip().lower() != b"application/json"
@@ -178,12 +183,10 @@ class Call:
                 "media-type",
                 "the body has to be sent with Content-Type: application/json (with curl: --json)",
             )
-        limit = self.service.settings.body_limit
         if size.isdigit() and int(size) > limit:
             raise _too_large(limit)
 
-    async def _read_body(self) -> bytes:
-        limit = self.service.settings.body_limit
+    async def _read_body(self, limit: int) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:

@@ -13,7 +13,7 @@ from .answers import Answer, Receive, Scope, Send, send_answer
 from .call import Call
 from .hooks import Finished
 from .operations import Operation
-from .problems import Problem, problem_of
+from .problems import Problem, out_of_descriptors, problem_of
 from .service import Service
 from .waiter import ClientGone
 
@@ -81,9 +81,14 @@ class Endpoint:
             name = call.name or None if call is not None else None
             answer = Problem("stopping", detail, name=name).answer()
         except Exception as error:
-            report(f"the service failed at {operation.id}", error)
-            detail = "the service made a mistake, which its log tells; nothing is known of the lock"
-            answer = Problem("internal", detail).answer()
+            refused = out_of_descriptors(error)
+            if refused is None:
+                report(f"the service failed at {operation.id}", error)
+                detail = (
+                    "the service made a mistake, which its log tells; nothing is known of the lock"
+                )
+                refused = Problem("internal", detail)
+            answer = refused.answer()
         if answer is not None:
             status = answer.status
             await send_answer(scope, send, answer)

@@ -7,7 +7,10 @@ late.
 
 from __future__ import annotations
 
-from ..errors import ConfigError, StaleToken
+import asyncio
+from time import monotonic
+
+from ..errors import BackendUnavailable, ConfigError, StaleToken
 from ..fences.http import RequestToken
 from ..fences.places import NoFence, guard
 from ..fences.rules import OTHER_LOCK, Token, credential, slot_lock
@@ -33,8 +36,26 @@ async def check(call: Call) -> Answer:
     reads = call.body["reads"]
     token: Token = RequestToken(number, identity, reads) if identity or reads else number
     credential(token)  # what could never pass is refused before anything is sent
+    url, patience = service.fence_url(), service.settings.patience
+    give_up = monotonic() + patience
+    silent = BackendUnavailable(f"the fence of {resource!r} did not answer within {patience:g} s")
+
+    def guard_in_time() -> None:
+        if monotonic() >= give_up:  # nobody waits any more, and others need the thread
+            raise silent
+        guard(url, resource, token)
+
     try:
-        await service.fence_worker().call(guard, service.fence_url(), resource, token)
+        async with asyncio.timeout(patience):
+            await service.fence_worker().call(guard_in_time)
+    except TimeoutError:
+        raise silent from None
+    except OSError as error:
+        if isinstance(error, BackendUnavailable):
+            raise
+        # Its driver could not even be loaded: there is no descriptor left, perhaps.
+        said = f"the fence of {resource!r} cannot be asked: {error.strerror or error}"
+        raise BackendUnavailable(said) from error
     except NoFence as error:
         raise Problem("guarantee", str(error)) from None
     except StaleToken as error:

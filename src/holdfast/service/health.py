@@ -28,20 +28,23 @@ async def readiness(call: Call) -> Answer:
     if service.stopping:
         raise Problem("stopping", "the service is stopping")
     async with service.probing:  # however many ask, the store is asked once
-        at, error = service.probed
+        at, ready = service.probed
         if monotonic() >= at + FRESH:
-            error = await _probe(service.stores.values())
-            service.probed = monotonic(), error
-    if error is not None:
-        raise error
+            ready = await _answers(service.stores.values())
+            service.probed = monotonic(), ready
+    if not ready:
+        # Not why, nor where: whoever asks need not be known.
+        raise Problem(
+            "unavailable", "the store does not answer; a request about a lock is told why"
+        )
     return Answer(200, {"status": "ok"})
 
 
-async def _probe(stores: Iterable[Store]) -> LockError | None:
-    """Returns the error of the first store that does not answer; None if all do."""
+async def _answers(stores: Iterable[Store]) -> bool:
+    """Tells whether all stores answer."""
     try:
         for store in stores:
             await store.inspect(PROBE)
-    except LockError as error:
-        return error
-    return None
+    except LockError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from .answers import Answer, dumps
 from .authority import Everything
 from .call import Call
 from .field_checks import OWNER_PATTERN
-from .fields import MAX_NUMBER, NAME_SCHEMA, REQUIRED, Field, Schema, object_schema
+from .fields import MAX_CHANGE, MAX_NUMBER, NAME_SCHEMA, REQUIRED, Field, Schema, object_schema
 from .operations import Operation
 from .problems import KINDS, MEDIA_TYPE
 
@@ -105,7 +105,7 @@ SCHEMAS: dict[str, Schema] = {
             "changes": _list(
                 _shape(
                     {
-                        "number": _TOKEN,
+                        "number": {**_TOKEN, "maximum": MAX_CHANGE},
                         "token": _TOKEN,
                         "owner": _TEXT,
                         "label": _LABEL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, NamedTuple
 
 from ..errors import (
@@ -98,6 +99,16 @@ def too_late(name: str, owner: str) -> Problem:
         name=name,
         owner=owner,
     )
+
+
+def out_of_descriptors(error: Exception) -> Problem | None:
+    """Returns the problem of a service that may open nothing more; None for any other error.
+
+    That may strike anywhere, also where a module is imported when it is first needed.
+    """
+    if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+        return None
+    return Problem("unavailable", f"the service may open nothing more: {error.strerror}")
 
 
 def problem_of(error: LockError, name: str | None = None, owner: str | None = None) -> Problem:

@@ -7,12 +7,14 @@ of. All of it has an end after `Settings.stop_within` seconds.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -24,6 +26,8 @@ BACKLOG = 4096
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM)
 CLOSE_SHARE = 0.4
 """The part of a stop that is left to the stores; the connections have the rest."""
+FAREWELL = 1.0
+"""Seconds in which a client with TLS has to say goodbye; then its connection ends without."""
 
 
 class CannotListen(Exception):
@@ -79,15 +83,34 @@ class Server(uvicorn.Server):
             "timeout_graceful_shutdown": stop_within * (1 - CLOSE_SHARE),
             **options,
         }
-        config = uvicorn.Config(app, **chosen)
+        config = uvicorn.Config(app.begin, interface="asgi3", **chosen)
         super().__init__(config)
         self._app = app
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        with self._handshakes_in_time():
+            await super().startup(sockets)
         if self.started:
             self._announce()
+
+    @contextmanager
+    def _handshakes_in_time(self) -> Iterator[None]:
+        """Has the servers that are made meanwhile give a handshake of TLS as long as a request.
+
+        An event loop gives it a minute, and uvicorn has no option for that.
+        """
+        loop = asyncio.get_running_loop()
+        if self.config.ssl is not None:
+            within = {
+                "ssl_handshake_timeout": self._app.service.settings.receive_within,
+                "ssl_shutdown_timeout": FAREWELL,
+            }
+            loop.create_server = partial(loop.create_server, **within)  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            vars(loop).pop("create_server", None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.service.begin_stop()

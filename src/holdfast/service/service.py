@@ -27,6 +27,8 @@ from .watcher import Watcher
 
 MOST_TIMINGS = 32
 """Timings of their own that clients of one namespace may have at the same time."""
+MOST_TIMINGS_EACH = 8
+"""The timings among them that callers with one token may have."""
 IDLE_TIMING = 10.0
 """Seconds after which the backend of a timing that nobody uses may make room for another."""
 LEAST_CLOSE = 0.5
@@ -56,8 +58,8 @@ class Service:
         self.streams: set[Stream] = set()
         """The streams of events and wake-ups that are open."""
         self.doctors = Doctors()
-        self.probed: tuple[float, LockError | None] = (-inf, None)
-        """When the stores were last asked for `/readyz`, and what was wrong."""
+        self.probed: tuple[float, bool] = (-inf, False)
+        """When the stores were last asked for `/readyz`, and whether all answered."""
         self.probing = asyncio.Lock()
         self._watchers = {
             namespace: Watcher(store, settings.look_every, settings.events_kept)
@@ -68,7 +70,8 @@ class Service:
         self.described: bytes | None = None
         """`/openapi.json`, once it was asked for."""
         self._fence_worker: Worker | None = None
-        self._access_log: AccessLog | None = None
+        path = settings.access_log
+        self._access_log = None if path is None else AccessLog(path)
         self.stopping = False
         """Being stopped: waits are ended, and nothing new is begun."""
         self._stop_by = inf
@@ -76,10 +79,13 @@ class Service:
         self.closed = False
         """Being closed, or closed: the stores are let go of."""
 
-    def store(self, namespace: str | None, timing: Mapping[str, float] | None = None) -> Store:
+    def store(
+        self, namespace: str | None, timing: Mapping[str, float] | None = None, key: str = ""
+    ) -> Store:
         """Returns the store of a namespace; raises 404 if the service has none of that name.
 
-        `timing` is what a client wants in place of the store's own: `heartbeat`, `claim_window`.
+        `timing` is what a client wants in place of the store's own: `heartbeat`, `claim_window`; `key`
+        is that of the caller.
         """
         if namespace is None:
             store: Store | None = self.first_store
@@ -87,9 +93,9 @@ class Service:
             store = self.stores.get(namespace)
         if store is None:
             raise no_namespace(str(namespace))
-        return self._with_timing(store, timing) if timing else store
+        return self._with_timing(store, timing, key) if timing else store
 
-    def _with_timing(self, plain: Store, timing: Mapping[str, float]) -> Store:
+    def _with_timing(self, plain: Store, timing: Mapping[str, float], taker: str) -> Store:
         """Returns the store of the same namespace for clients with this timing.
 
         It is part of what the backend asks of the store, so each timing has a backend of its own.
@@ -97,9 +103,9 @@ class Service:
         key = (plain.namespace, *sorted(timing.items()))
         store = self._timed.pop(key, None)
         if store is None:
-            self._make_room(plain.namespace)
+            self._make_room(plain.namespace, taker)
             store = self._new_store(plain.namespace, {**self.settings.options, **timing})
-            store.given_up = plain.given_up
+            store.given_up, store.taker = plain.given_up, taker
         store.used_at = monotonic()
         self._timed[key] = store  # the latest used is the last
         return store
@@ -121,13 +127,18 @@ class Service:
             store.stand_beside(beside)
         return store
 
-    def _make_room(self, namespace: str) -> None:
-        """Lets go of the backend of a timing that nobody has used lately, if there are many."""
+    def _make_room(self, namespace: str, taker: str) -> None:
+        """Lets go of the backend of a timing that nobody has used lately, if there are many.
+
+        If the caller itself has many of them, of one of its own: it must not take the place of others.
+        """
         present = [key for key in self._timed if key[0] == namespace]
-        if len(present) < MOST_TIMINGS:
+        own = [key for key in present if self._timed[key].taker == taker]
+        too_many = bool(taker) and len(own) >= MOST_TIMINGS_EACH
+        if len(present) < MOST_TIMINGS and not too_many:
             return
         idle_since = monotonic() - IDLE_TIMING
-        for key in present:
+        for key in own if too_many else present:
             store = self._timed[key]
             lanes = store.lanes.stores
             if store.used_at < idle_since and all(lane.idle for lane in lanes):
@@ -136,7 +147,8 @@ class Service:
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
                 return
-        raise Problem("bad-input", "too many clients want a heartbeat or claim_window of their own")
+        whom = "clients with your token" if too_many else "clients"
+        raise Problem("bad-input", f"too many {whom} want a heartbeat or claim_window of their own")
 
     def _all_stores(self) -> list[Store]:
         first = (*self.stores.values(), *self._timed.values())
@@ -161,8 +173,8 @@ class Service:
 
     async def open(self) -> None:
         """Reaches the stores, if they answer; a request will try again otherwise."""
-        if self.settings.access_log is not None and self._access_log is None:
-            self._access_log = AccessLog(self.settings.access_log)
+        if self._access_log is not None and self._access_log not in self.hooks.finished:
+            self._access_log.start()
             self.hooks.finished.append(self._access_log)
 
         async def reach(store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import checks
 from ..errors import ConfigError
+from ..fences.places import NoFence, target_of
 from .security.options import SecurityOptions
 
 PORT = 7420
@@ -59,6 +60,11 @@ class Settings(SecurityOptions):
             raise ConfigError(
                 f"most_claims is at least {LEAST_CLAIMS}, which clients send, not {self.most_claims}"
             )
+        if self.fence_url is not None:
+            try:
+                target_of(self.fence_url)
+            except (ConfigError, NoFence) as error:
+                raise ConfigError(f"fence_url: {error}") from None
         report = self.chaos_report
         if report is not None and not (os.path.isfile(report) and os.access(report, os.R_OK)):
             raise ConfigError(f"the chaos report {self.chaos_report!r} cannot be read")

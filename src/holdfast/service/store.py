@@ -69,6 +69,8 @@ class Store:
         self.lanes = Lanes(self, another)
         self.used_at = 0.0
         """When a client with a timing of its own last used it."""
+        self.taker = ""
+        """The key of the caller who was the first to want this timing."""
         self.given_up = GivenUp()
         self.turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By the owner of a request for several locks: requests that repeat it come after it."""
@@ -236,7 +238,7 @@ class Store:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way here, and nobody is to be woken."""
-        return not self.uses and not len(self.bells)
+        return not self.uses and not self.observers and self.bells.idle
 
     async def close(self) -> None:
         self.heartbeats.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
@@ -30,7 +29,7 @@ def grant_view(name: str, owner: str, grant: Grant, received: float, now: float)
         "state": "held",
         "token": token,
         "ttl": ttl,
-        "remaining": max(ttl - (now - sent), 0.0),
+        "remaining": round(max(ttl - (now - sent), 0.0), 6),
         "waited": max(sent - received, 0.0),
         "age": max(received - sent, 0.0),
     }
@@ -53,7 +52,7 @@ def grant_text(name: str, owner: str, grant: Grant, received: float, now: float)
         waited_and_age = f'"waited":{waited!r},"age":{age!r}'
     return (
         f'{{"name":{quote(name)},"owner":{quote(owner)},"state":"held","token":{token},"ttl":{ttl!r},'
-        f'"remaining":{max(ttl - (now - sent), 0.0)!r},{waited_and_age}}}'
+        f'"remaining":{max(ttl - (now - sent), 0.0):.6f},{waited_and_age}}}'
     ).encode()
 
 
@@ -122,7 +121,3 @@ def change_view(change: Change) -> View:
         "label": {"host": host, "pid": pid, "text": text},
         "since": change.since,
     }
-
-
-def states_view(states: Sequence[LockState]) -> list[View]:
-    return [state_view(state) for state in states]

@@ -202,7 +202,9 @@ class Checker:
             first = before.rival_of(second)
             if first is not None and second.token < first.token:
                 self.report(
-                    f"{first} until {first.ended_at:.6f}, and later {second}: it fell", TOKENS
+                    f"{first} until {first.ended_at:.6f}, and {second}, which was granted before that "
+                    "and known only later",
+                    EXCLUSION,
                 )
 
     def _find_overlaps(self, grants: list[Grant]) -> None:

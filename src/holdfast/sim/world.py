@@ -29,6 +29,8 @@ SMALL_CHUNK = 4096
 """Bytes that a connection reads at once. Clearing larger buffers, for so many connections, is slow."""
 FAILURE = "a callback failed"
 """The words with which a violation begins that comes from a mistake in the simulation itself."""
+UNENDED = "the run did not end"
+"""The words with which a violation begins where a run did not come to its end."""
 
 
 class Result:
@@ -83,7 +85,7 @@ class World:
                     self.loop.run(main, self.director, MOST_STEPS, LONGEST)
                 main.result()
             except Stuck as error:
-                self.checker.report(f"the run did not end: {error}")
+                self.checker.report(f"{UNENDED}: {error}")
             for failure in reversed(self.loop.unhandled):  # the first cause comes first
                 self.checker.violations.insert(0, f"{FAILURE}: {failure!r}")
             self.checker.compare_grants()

@@ -14,10 +14,12 @@ from errno import EINPROGRESS
 from math import ceil
 from os import strerror
 
+from ..forked_sockets import end_in_children
 from ..interrupts import let_through
 from .connecting import connecting
 from .redis.wire.sockets import prepare
 from .resolving import Place, resolve
+from .tls import in_words, unanswered
 
 Socket = socket.socket | ssl.SSLSocket
 Now = Callable[[], float]
@@ -56,6 +58,7 @@ def _connected(
     family, where = place
     sock: Socket = socket.socket(family, socket.SOCK_STREAM)
     try:
+        end_in_children(sock)
         sock.setblocking(False)
         error = sock.connect_ex(where)
         if error == EINPROGRESS:
@@ -67,22 +70,29 @@ def _connected(
         if tls is not None:
             with connecting():
                 sock = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-                _shake_hands(sock, deadline, now)
+                end_in_children(sock)
+                _shake_hands(sock, tls, deadline, now)
         return sock
     except BaseException:
         sock.close()
         raise
 
 
-def _shake_hands(sock: ssl.SSLSocket, deadline: float, now: Now) -> None:
-    while True:
-        try:
-            sock.do_handshake()
-            return
-        except ssl.SSLWantReadError:
-            wait_for(sock, select.POLLIN, deadline, now)
-        except ssl.SSLWantWriteError:
-            wait_for(sock, select.POLLOUT, deadline, now)
+def _shake_hands(sock: ssl.SSLSocket, tls: ssl.SSLContext, deadline: float, now: Now) -> None:
+    try:
+        while True:
+            try:
+                sock.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                wait_for(sock, select.POLLIN, deadline, now)
+            except ssl.SSLWantWriteError:
+                wait_for(sock, select.POLLOUT, deadline, now)
+    except Late:
+        raise TimeoutError(unanswered(tls)) from None
+    except OSError as error:
+        let_through(error)
+        raise in_words(error, tls) from None
 
 
 def wait_for(sock: Socket, event: int, deadline: float, now: Now) -> None:

@@ -157,7 +157,7 @@ def resolve(host: str, port: int, deadline: float, now: Callable[[], float]) -> 
         while not lookup.done:
             left = deadline - now()
             if left <= 0:
-                raise TimeoutError(_too_slow(host))
+                raise TimeoutError(unresolved(host))
             lock.acquire(True, min(left, LONGEST_SLEEP))
     finally:
         lookup.leave(wake)
@@ -191,5 +191,12 @@ async def resolve_in_loop(loop: asyncio.AbstractEventLoop, host: str, port: int)
     return lookup.result()
 
 
-def _too_slow(host: str) -> str:
+def why_late(host: str, port: int) -> str:
+    """Returns what to say of a host that could not be reached in time; empty if its name was found."""
+    lookup = _lookups.get((os.getpid(), host, port))
+    return "" if lookup is None or lookup.done else unresolved(host)
+
+
+def unresolved(host: str) -> str:
+    """Returns what to say of a name that has been looked up for too long."""
     return f"the name {host!r} was not resolved in time; is the name server slow?"

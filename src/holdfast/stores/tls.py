@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 TLS_FILES: dict[str, Any] = {"tls_ca": "", "tls_cert": "", "tls_key": ""}
 TLS_OPTIONS: dict[str, Any] = {"tls": 0, **TLS_FILES}
 
+_NO_TLS = "does not speak TLS on this port"
+_PLAIN_TEXT = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""The names that OpenSSL has for a reply to a handshake that is no TLS."""
+
 
 def context_of(settings: Mapping[str, Any]) -> SSLContext | None:
     """Returns the context that the options ask for; None if they ask for no TLS."""
@@ -50,6 +54,25 @@ def context_with(files: Mapping[str, Any], prefix: str = "") -> SSLContext:
         let_through(error)
         raise ConfigError(f"the TLS files given cannot be used: {error}") from None
     return context
+
+
+def unanswered(tls: SSLContext | None) -> str:
+    """Returns what to say of a server that was not connected to in time, with TLS or without."""
+    return "it did not answer in time" + (f", or {_NO_TLS}" if tls is not None else "")
+
+
+def in_words(error: OSError, tls: SSLContext | None) -> OSError:
+    """Returns `error`, which ended the opening of a connection, or one in its place: a port without
+    TLS is named as what it is."""
+    if tls is None:
+        return error
+    if isinstance(error, TimeoutError):
+        return TimeoutError(unanswered(tls))
+    if getattr(error, "reason", "") in _PLAIN_TEXT:
+        return ConnectionError(f"it {_NO_TLS}")
+    if isinstance(error, ConnectionResetError) or type(error).__name__ == "SSLEOFError":
+        return ConnectionError(f"it hung up when we began to speak TLS; perhaps it {_NO_TLS}")
+    return error
 
 
 def _pem(option: str, path: Any) -> bytes:

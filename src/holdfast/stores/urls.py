@@ -53,6 +53,8 @@ SCHEMES: dict[str, Scheme] = {
 
 DATABASES = ("postgresql", "mysql", "mariadb")
 """The schemes that SQLAlchemy has too."""
+REPEATED = dict.fromkeys(("postgresql", "postgres"), ("host", "port"))
+"""By scheme, the options that are lists, and that SQLAlchemy writes once for each value."""
 
 CLIENT = Scheme("redis", "redis", "client")
 """In place of a URL: a client of redis-py that the user already has."""
@@ -132,9 +134,12 @@ def _query(scheme: str, text: str) -> dict[str, str]:
     for pair in filter(None, text.split("&")):
         name, equals, value = pair.partition("=")
         name = unquote_plus(name)
-        if not equals or name in options:
+        value = unquote_plus(value)
+        if equals and name in options and name in REPEATED.get(scheme, ()):
+            value = f"{options[name]},{value}"
+        elif not equals or name in options:
             raise ConfigError(f"option {name!r} of the {scheme}:// URL has no value, or two")
-        options[name] = unquote_plus(value)
+        options[name] = value
     return options
 
 

@@ -6,11 +6,11 @@ For writers who all use it; a plain reader sees the old file or the new one. Loc
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 from ..fences.record import Record, sync_folder, write_all
+from ..fences.replacement import staged_file
 from ..interrupts import real_path
 from .register import Conflict, Register, Steps, Versioned, data
 
@@ -47,14 +47,8 @@ def _replace(path: str, body: bytes, version: str | None) -> Any:
         if _read(path)[1] != version:
             raise Conflict(path, "it is not the file that was read any more")
         fresh = os.path.join(folder, f".{name}.versioned-new")
-        mode = 0o666
-        with suppress(FileNotFoundError):
-            mode = os.stat(path).st_mode & 0o777
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(fresh, flags, mode)
+        descriptor = staged_file(fresh, path)
         try:
-            if version is not None:
-                os.fchmod(descriptor, mode)
             write_all(descriptor, body)
             os.fsync(descriptor)
         finally:

@@ -121,7 +121,8 @@ async def test_lists_in_opposite_order_do_not_block_each_other(url: str) -> None
         await nothing_is_held(others)
 
 
-async def test_one_that_is_lost_loses_the_whole(url: str) -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["at-once", "one-by-one"])
+async def test_one_that_is_lost_loses_the_whole(url: str, waits: bool) -> None:
     """The body is told first, and has ended, before the rest is free."""
     async with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         order: list[str] = []
@@ -139,23 +140,27 @@ async def test_one_that_is_lost_loses_the_whole(url: str) -> None:
                     order.append("out")
 
         async def rival() -> None:
-            await others.lock("a").acquire()
+            await others.lock("b").acquire()
             order.append("rival")
 
+        before = await others.lock("a").acquire() if waits else None
         job = Job(body)
+        if before is not None:
+            await until_waiting(others, name="a")
+            await before.release()
         await eventually(lambda: leases)
         waiting = Job(rival)
-        await until_waiting(others, name="a")
-        await others.force_release("b")
-        (await locks._session()).look_at([leases[0].leases["b"].owner])
+        await until_waiting(others, name="b")
+        await others.force_release("a")
+        (await locks._session()).look_at([leases[0].leases["a"].owner])
         error = await job.error()
         assert isinstance(error, holdfast.LeaseLost)
-        assert error.name == "b"
+        assert error.name == "a"
         await waiting.result()
         assert order == ["told", "out", "rival"]
         assert leases[0].state == "lost"
-        assert "taken with" in str(leases[0].leases["a"]._hold._loss())
-        with pytest.raises(holdfast.LeaseLost, match="'b'"):
+        assert "taken with" in str(leases[0].leases["b"]._hold._loss())
+        with pytest.raises(holdfast.LeaseLost, match="'a'"):
             leases[0].ensure()
         assert await leases[0].release() is False
 

@@ -72,7 +72,8 @@ async def test_a_newcomer_does_not_overtake_a_fair_queue(fair_url: str) -> None:
 
 
 async def test_an_unfair_newcomer_may_take_a_free_lock(url: str) -> None:
-    # On Redlock a wake-up is a hint, and may be missed: three heartbeats find the lock that is free.
+    # On Redlock a wake-up is a hint. It is missed where the release stands still for longer than the
+    # waiter's four rounds take; then three heartbeats find the lock that is free.
     async with holdfast.connect(url, heartbeat=5.0) as locks:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x", fair=False).acquire)

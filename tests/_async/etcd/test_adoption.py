@@ -212,3 +212,92 @@ async def test_an_adoption_that_arrives_after_it_was_given_up_changes_nothing(
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
             await adopt(theirs, adopter, giver)
         assert isinstance(await renew(backend, giver), Renewed)
+
+
+@pytest.mark.usefixtures("unwatched")
+@pytest.mark.parametrize("heired", [True, False])
+@pytest.mark.parametrize(("kind", "capacity"), [("lock", 1), ("semaphore", 3), ("rwlock", 10)])
+async def test_an_acquire_that_arrives_after_its_lease_was_detached_is_refused(
+    cluster: EtcdCluster, proxy: Proxy, kind: str, capacity: int, heired: bool
+) -> None:
+    """The first try of two. Else an entry that nobody has lives on with the giver's other leases."""
+    async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
+        backend, theirs = await backend_of(locks), await backend_of(others)
+        kept = await locks.lock("kept").acquire()
+        giver, heir, second = [asks(kind, capacity) for _ in range(3)]
+        proxy.keep_once = True
+        assert isinstance(await ask(backend, giver), Granted)
+        assert await backend.detach("x", giver.owner, 30.0, soon(backend)) is True
+        grant = await adopt(theirs, heir, giver)
+        assert isinstance(grant, Granted)
+        if not heired:
+            assert await release(theirs, heir) is True
+        proxy.let_go()
+        assert await holders(theirs) == ([heir.owner] if heired else [])
+        assert await waiters(theirs) == []
+        assert isinstance(await adopt(theirs, second, giver), Gone)
+        assert await release(theirs, heir) is heired
+        assert await holders(theirs) == []
+        assert await kept.release() is True
+
+
+async def detach_unanswered(backend: Any, giver: Ticket, ttl: float) -> None:
+    """Has the lease of `giver` detached, and the reply to that lost."""
+    txn = backend._retrier.txn
+
+    async def lost(request: bytes, deadline: float, unanswered: Any = None) -> Any:
+        await txn(request, deadline, unanswered)
+        raise holdfast.BackendUnavailable("the reply was lost")
+
+    backend._retrier.txn = lost
+    with pytest.raises(holdfast.BackendUnavailable):
+        await backend.detach("x", giver.owner, ttl, soon(backend))
+    backend._retrier.txn = txn
+
+
+@pytest.mark.usefixtures("unwatched")
+@pytest.mark.parametrize(("kind", "capacity"), [("lock", 1), ("semaphore", 3)])
+async def test_a_lease_whose_detaching_was_not_answered_is_released(
+    cluster: EtcdCluster, proxy: Proxy, kind: str, capacity: int
+) -> None:
+    """Its requests are refused by then; the release is not, though it is one that refuses them, too."""
+    async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
+        backend, theirs = await backend_of(locks), await backend_of(others)
+        giver, waiter = asks(kind, capacity), asks(kind, capacity, weight=capacity)
+        proxy.keep_once = True
+        assert isinstance(await ask(backend, giver), Granted)
+        await detach_unanswered(backend, giver, 30.0)
+        assert await holders(theirs) == [giver.owner]
+        assert isinstance(await ask(theirs, waiter), Queued)
+        assert await release(backend, giver) is True
+        proxy.let_go()
+        assert isinstance(await renew(theirs, waiter), Renewed)
+        assert await release(theirs, waiter) is True
+        assert await holders(theirs) == []
+        assert await waiters(theirs) == []
+        slot = "/holdfast/holdfast/slot/"
+        assert cluster.ctl("get", "--prefix", slot, "--keys-only").split() == []
+
+
+@pytest.mark.usefixtures("unwatched")
+@pytest.mark.parametrize("doubtful", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "capacity"), [("lock", 1), ("semaphore", 3), ("rwlock", 10), ("election", 1)]
+)
+async def test_the_release_of_what_was_detached_unanswered_ends_nothing_else(
+    cluster: EtcdCluster, kind: str, capacity: int, doubtful: bool
+) -> None:
+    """The giver finds its key on an etcd lease of its own. The one that it was on is that of others."""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        backend, theirs = await backend_of(locks), await backend_of(others)
+        kept = await locks.lock("kept", ttl=30.0).acquire()
+        giver = asks(kind, capacity)
+        assert isinstance(await ask(backend, giver), Granted)
+        if doubtful:
+            backend._attempts.known("x", giver.owner).doubt()
+        await detach_unanswered(backend, giver, 77.0)
+        assert await release(backend, giver) is True
+        assert await holders(theirs) == []
+        assert (await others.inspect("kept")).held
+        assert isinstance(await renew(backend, giver), Gone)
+        assert await kept.release() is True

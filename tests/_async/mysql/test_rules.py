@@ -198,3 +198,17 @@ async def test_marks_of_those_who_gave_up_are_cleaned_away(kept: MariaServer) ->
             store.call("clean", [1000, 200, DAY], backend.clock.now() + 10)
             cursor.execute("SELECT owner FROM holdfast_entry")
             assert cursor.fetchall() == ((b"two",),)
+
+
+async def test_a_limit_of_rows_is_not_taken_for_a_strange_server(kept: MariaServer) -> None:
+    url = kept.new_database()
+    with kept.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL sql_select_limit = 1")
+        try:
+            async with holdfast.connect(url) as locks:
+                for name in "ab":
+                    await locks.lock(name).acquire()
+                assert [state.name for state in await locks.list()] == ["a", "b"]
+                assert not [one for one in await locks.doctor() if one.level == "wrong"]
+        finally:
+            cursor.execute("SET GLOBAL sql_select_limit = DEFAULT")

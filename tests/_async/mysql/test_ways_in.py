@@ -49,7 +49,7 @@ async def test_an_engine_of_sqlalchemy(kept: MariaServer) -> None:
     from sqlalchemy import create_engine
 
     url = kept.new_database().replace("mariadb://", "mysql+pymysql://")
-    await works(create_engine(f"{url}?charset=utf8mb4"))
+    await works(create_engine(f"{url}?charset=utf8mb4&use_unicode=1&binary_prefix=true"))
 
 
 async def test_a_connection_reads_no_certificates_that_it_does_not_need(
@@ -106,9 +106,35 @@ async def test_tls(tmp_path: Path) -> None:
         ("mysql://u:s3cret@h/app?ssl_verify_cert=maybe", "ssl_verify_cert"),
         ("mysql://u:s3cret@h/app?ssl_ca=/nowhere", "TLS files"),
         ("mysql://u:s3cret@h/app?nonsense=1", "nonsense"),
+        ("mysql://u:s3cret/x@h/app", "port"),
+        ("mysql://u:4711/s3cret@h", "%2F"),
+        ("mysql://u:s3cret", "port"),
+        ("mysql://u:s3cret@h:70000/app", "not 70000"),
     ],
 )
 def test_a_url_that_makes_no_sense(url: str, word: str) -> None:
     with pytest.raises(holdfast.ConfigError, match=word) as caught:
         holdfast.connect(url)
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_user_is_not_named_in_any_language(kept: MariaServer) -> None:
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    user = f"secret_{database}"
+    with kept.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE USER {user} WITH MAX_USER_CONNECTIONS 1")
+        cursor.execute(f"GRANT SELECT ON {database}.* TO {user}")
+        cursor.execute("SET GLOBAL lc_messages = 'de_DE'")
+        try:
+            with pytest.raises(holdfast.ConfigError, match="permission") as caught:
+                await works(url.replace("//", f"//{user}@"))
+            assert user not in str(caught.value)
+            with (
+                kept.connect(user=user, database=database),
+                pytest.raises(holdfast.BackendUnavailable, match="max_user_conn") as busy,
+            ):
+                await works(url.replace("//", f"//{user}@"))
+            assert user not in str(busy.value)
+        finally:
+            cursor.execute("SET GLOBAL lc_messages = 'en_US'")

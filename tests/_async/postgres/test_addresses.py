@@ -9,6 +9,8 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.stores.postgres.address import Address, split_query
+from holdfast.stores.urls import parse
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,62 @@ async def test_the_host_of_the_surroundings_is_resolved_by_us(
     database = kept.new_database().rpartition("/")[2]
     async with holdfast.connect(f"postgresql:///{database}") as locks:
         await (await locks.lock("x").acquire()).release()
+
+
+async def test_a_password_with_every_sign_by_sqlalchemy(kept: PostgresServer) -> None:
+    from sqlalchemy import URL, create_engine
+
+    password = "p@ss/w?rd#% +é'&=:"
+    name = kept.new_database().rpartition("/")[2]
+    with kept.connect(autocommit=True) as connection:
+        quoted = password.replace("'", "''")
+        connection.execute(f"CREATE ROLE u_{name} SUPERUSER LOGIN PASSWORD '{quoted}'")
+    url = URL.create("postgresql+psycopg", f"u_{name}", password, "127.0.0.1", kept.port, name)
+    async with holdfast.connect(create_engine(url)) as locks:
+        await (await locks.lock("x").acquire()).release()
+    assert Address(parse(url).rest, {})._settings["password"] == password
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_several_hosts_as_sqlalchemy_writes_them(kept: PostgresServer, apart: bool) -> None:
+    from sqlalchemy import URL
+
+    name = kept.new_database().rpartition("/")[2]
+    hosts, ports = ["127.0.0.2", "127.0.0.1"], ["1", str(kept.port)]
+    query: dict[str, Any] = {"host": [":".join(place) for place in zip(hosts, ports, strict=True)]}
+    if apart:
+        query = {"host": hosts, "port": ports}
+    url = URL.create("postgresql+psycopg", database=name, query=query)
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
+
+
+def test_ports_are_found_where_each_host_has_its_own() -> None:
+    hosts = "host=a.b:1&host=/run/x&host=c"
+    assert split_query(parse(f"postgresql:///app?{hosts}"))[1] == {"host": "a.b:1,/run/x,c"}
+    assert split_query(parse("postgresql:///app?host=a:1&host=b"))[1] == {
+        "host": "a,b",
+        "port": "1,",
+    }
+    with pytest.raises(holdfast.ConfigError, match="two"):
+        parse("postgresql:///app?user=a&user=b")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "ssl=prefer&prepared_statement_cache_size=0",
+        "ssl=false&async_fallback=true",
+        "client_encoding=utf8",
+    ],
+)
+async def test_options_that_engines_have(kept: PostgresServer, options: str) -> None:
+    url = kept.new_database().replace("postgresql:", "postgresql+asyncpg:")
+    async with holdfast.connect(f"{url}?{options}") as locks:
+        await (await locks.lock("x").acquire()).release()
+
+
+def test_the_word_of_another_driver_for_tls_counts() -> None:
+    for word, mode in {"true": "require", "verify-full": "verify-full"}.items():
+        url = f"postgresql+asyncpg://127.0.0.1/app?ssl={word}"
+        assert split_query(parse(url))[1] == {"sslmode": mode}

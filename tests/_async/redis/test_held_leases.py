@@ -122,6 +122,26 @@ async def test_an_adoption_that_arrives_twice_does_not_come_back_after_its_relea
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_an_acquire_that_arrives_after_its_lease_was_adopted_is_refused(
+    server: RedisServer, proxy: Proxy, kind: str
+) -> None:
+    """Otherwise the giver has the lock once more, and a second heir can adopt it."""
+    async with bench(proxy.url) as store, bench(server.url) as others:
+        giver, heir = ticket(kind), ticket(kind, queue=False)
+        assert await store.backend.detach("x", new_owner(), 1.0, store.deadline()) is False
+        proxy.keep_once = True
+        await store.grant(giver)
+        grant = await others.backend.adopt(heir, giver.owner, others.deadline())
+        assert isinstance(grant, Granted)
+        proxy.let_go()
+        assert await holders(others) == {heir.owner: grant.token}
+        second = ticket(kind, queue=False)
+        assert await others.backend.adopt(second, giver.owner, others.deadline()) == GONE
+        assert await others.release(heir) is True
+        assert await holders(others) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_an_adoption_races_the_giver_and_those_who_wait(
     server: RedisServer, kind: str
 ) -> None:

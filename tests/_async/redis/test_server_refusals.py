@@ -1,4 +1,5 @@
-"""A server that refuses: a replica, one that loads, one out of memory, one with access lists."""
+"""A server that refuses: a replica, one that loads, one out of memory, one with access lists; and one
+that says why it lets nobody in, and hangs up."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import pytest
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.redis import NEEDED, RedisServer
+from servers.refusing import RefusingServer, full
 from worlds.aio import Job, eventually
 
 
@@ -140,3 +142,45 @@ async def test_nobody_is_let_in_without_the_password_and_it_is_never_shown() -> 
         assert "s3cr" not in str(raised.value)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("db", [0, 1])
+async def test_a_server_with_too_many_clients_is_quoted(server: RedisServer, db: int) -> None:
+    url = f"redis://127.0.0.1:{server.port}/{db}"
+    with (
+        full(server),
+        pytest.raises(holdfast.BackendUnavailable, match="max number of clients"),
+    ):
+        await holdfast.connect(url).lock("x").acquire()
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    "url",
+    ["redis://{}/0", "redis://{}/1", "redis+sentinel://{}/main", "redis+cluster://{}"],
+    ids=["plain", "database", "sentinel", "cluster"],
+)
+async def test_a_server_in_protected_mode_is_quoted(url: str, late: bool) -> None:
+    with (
+        RefusingServer(late=late) as refusing,
+        pytest.raises(holdfast.BackendUnavailable, match="protected mode"),
+    ):
+        await holdfast.connect(url.format(f"127.0.0.1:{refusing.port}")).lock("x").acquire()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_server_that_lets_nobody_in_any_more_is_quoted(
+    server: RedisServer, late: bool
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await until_waiting(locks)
+        await lease.release()
+        assert (await waiter.result()).held
+        server.kill()
+        with (
+            RefusingServer(late=late, port=server.port),
+            pytest.raises(holdfast.BackendUnavailable, match="protected mode"),
+        ):
+            await locks.lock("y").acquire(timeout=5.0)

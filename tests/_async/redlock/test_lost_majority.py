@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -177,6 +178,45 @@ async def test_a_first_start_without_all_nodes_says_so_and_waits(nodes: RedlockN
         await eventually(lambda: backend._table.voting_count() == 2)
         missing.start()
         await eventually(lambda: backend._table.voting_count() == 3)
+    finally:
+        await backend.close()
+
+
+def fill_memory(node: RedisServer) -> None:
+    node("CONFIG", "SET", "maxmemory", "1")
+
+
+def make_read_only(node: RedisServer) -> None:
+    node("REPLICAOF", "127.0.0.1", "1")
+
+
+def deny_scripts(node: RedisServer) -> None:
+    node("ACL", "SETUSER", "default", "-evalsha")
+
+
+@pytest.mark.parametrize("upset", [fill_memory, make_read_only, deny_scripts])
+async def test_a_node_that_refuses_keeps_the_others_out_no_longer_than_a_dead_one(
+    nodes: RedlockNodes, upset: Callable[[RedisServer], None]
+) -> None:
+    refusing, *others = nodes.nodes
+    async with connect(nodes, max_ttl=MAX_TTL) as locks:
+        before = await take(locks)
+        restart(refusing)
+        upset(refusing)
+        restart(others[0])
+        assert await take(locks) > before
+
+
+@pytest.mark.parametrize("upset", [fill_memory, make_read_only, deny_scripts])
+async def test_a_node_that_refuses_takes_no_part_in_a_first_start(
+    nodes: RedlockNodes, upset: Callable[[RedisServer], None]
+) -> None:
+    upset(nodes.nodes[2])
+    settings = parse_settings(parse(nodes.url), {"max_ttl": MAX_TTL, "node_timeout": 1.5})
+    backend = RedlockBackend(settings, "holdfast")
+    try:
+        backend._recovery.look_after()
+        await eventually(lambda: backend._table.voting_count() == 2)
     finally:
         await backend.close()
 

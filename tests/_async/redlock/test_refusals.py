@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from _async.redlock.scenes import MAX_TTL, connect
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.redis import RedisServer
-from holdfast.chaos.servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes, url_of
+from servers.refusing import RefusingServer, full
 from worlds.aio import Job, eventually
 
 
@@ -45,6 +46,25 @@ async def test_a_majority_that_cannot_write_is_no_other_holder(
             assert f":{nodes.nodes[0].port} is" in str(raised.value)
         with pytest.raises(holdfast.BackendUnavailable, match=reason):
             await locks.lock("x", ttl=MAX_TTL).try_acquire()
+
+
+async def test_the_reason_is_told_whatever_was_asked_for(nodes: RedlockNodes) -> None:
+    async with connect(nodes) as locks:
+        lease = await locks.lock("x", ttl=MAX_TTL, renew=False).acquire()
+        other = await locks.lock("y", ttl=MAX_TTL, renew=False).acquire()
+        for node in nodes.nodes[:2]:
+            make_read_only(node)
+        for ask in (lease.renew, other.release):
+            with pytest.raises(holdfast.BackendUnavailable, match="read-only"):
+                await ask()
+        assert (await locks.inspect("x")).out == ()  # they vote: others may be renewed there
+        for node in nodes.nodes[:2]:
+            node("REPLICAOF", "NO", "ONE")
+            node("ACL", "SETUSER", "default", "-evalsha", "-scan")
+        denied: list[Any] = [lease.renew, lambda: locks.inspect("x"), locks.list, lease.release]
+        for ask in denied:
+            with pytest.raises(holdfast.ConfigError, match="check the user's permissions"):
+                await ask()
 
 
 @REFUSALS
@@ -102,6 +122,42 @@ async def test_one_node_that_does_not_let_us_in_keeps_nobody_out(nodes: RedlockN
         assert "does not let us in" in out
 
 
+@pytest.mark.parametrize("right", ["info", "script", "evalsha", "set"])
+async def test_a_right_that_is_missing_is_told_as_such(nodes: RedlockNodes, right: str) -> None:
+    """It is for a person to mend, as on every store; where one node refuses, nobody is kept out."""
+    async with connect(nodes) as before, before.lock("x", ttl=MAX_TTL):
+        pass
+    first, *others = nodes.nodes
+    first("ACL", "SETUSER", "default", f"-{right}")
+    async with connect(nodes) as locks:
+        assert await (await locks.lock("x", ttl=MAX_TTL).acquire()).release() is True
+    for node in others:
+        node("ACL", "SETUSER", "default", f"-{right}")
+    with pytest.raises(holdfast.ConfigError, match="the user's permissions"):
+        async with connect(nodes) as locks:
+            await locks.lock("x", ttl=MAX_TTL).try_acquire()
+
+
+async def test_one_node_that_lets_nobody_listen_keeps_no_waiter_out(nodes: RedlockNodes) -> None:
+    """It votes, and is the one that would wake the waiter: another one does that."""
+    async with connect(nodes, heartbeat=60.0) as locks:
+        first, *others = nodes.nodes
+        held = await locks.lock("x", ttl=MAX_TTL).acquire()
+        first("ACL", "SETUSER", "default", "resetchannels")
+        waiter = Job(locks.lock("x", ttl=MAX_TTL).try_acquire, 10.0)
+        await until_waiting(locks)
+        assert others[0]("LLEN", "holdfast:{x}:q") == 1
+        assert await held.release() is True
+        lease = await waiter.result()
+        assert lease is not None
+        for node in others:
+            node("ACL", "SETUSER", "default", "resetchannels")
+            node("CLIENT", "KILL", "TYPE", "pubsub")
+        with pytest.raises(holdfast.ConfigError, match="does not let us listen"):
+            await locks.lock("x", ttl=MAX_TTL).try_acquire(timeout=10.0)
+        assert await lease.release() is True
+
+
 async def test_a_refusal_is_told_while_it_lasts_and_no_longer(nodes: RedlockNodes) -> None:
     async with connect(nodes) as locks, locks.lock("x", ttl=MAX_TTL):
         pass
@@ -133,3 +189,19 @@ async def test_a_refusal_is_told_while_it_lasts_and_no_longer(nodes: RedlockNode
         async with locks.lock("x", ttl=MAX_TTL):
             pass
         assert first.running
+
+
+async def test_nodes_with_too_many_clients_are_quoted(nodes: RedlockNodes) -> None:
+    with ExitStack() as stack:
+        for node in nodes.nodes[1:]:
+            stack.enter_context(full(node))
+        with pytest.raises(holdfast.BackendUnavailable, match="max number of clients"):
+            await connect(nodes).lock("x").acquire(timeout=1.0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_nodes_in_protected_mode_are_quoted(late: bool) -> None:
+    with ExitStack() as stack:
+        ports = [stack.enter_context(RefusingServer(late=late)).port for _ in range(3)]
+        with pytest.raises(holdfast.BackendUnavailable, match="protected mode"):
+            await holdfast.connect(url_of(ports)).lock("x").acquire(timeout=1.0)

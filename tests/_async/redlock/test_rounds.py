@@ -25,6 +25,7 @@ ATTEMPTS = 400
 class Waiting:
     given_up = False
     has_slots = False
+    waking_node = 0
 
 
 class Still:
@@ -93,12 +94,48 @@ async def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch)
     assert tries == 1
 
 
+@pytest.mark.parametrize(
+    ("freed", "repliers", "expected"),
+    [(False, [0, 1, 2], 1), (True, [0, 1, 2], 1), (True, [1, 2], ROUNDS)],
+    ids=["not told that it is free", "taken there by now", "free there"],
+)
+async def test_a_release_that_is_on_its_way_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, freed: bool, repliers: list[int], expected: int
+) -> None:
+    """The first node wakes the waiter; the nodes `repliers` say that another owner holds the lock."""
+    clock = system_clock()
+    settings = parse_settings(Target("redlock", "a:1,b:2,c:3", {}), {})
+    table = NodeTable(settings, clock)
+    for state in table.nodes:
+        state.let_vote(Marker(b"run.1", 1, 1, 60_000, b"", b""))
+    tries = 0
+
+    async def refuse(self: Rounds, waiter: Any, deadline: float) -> Ballot:
+        nonlocal tries
+        tries += 1
+        ballot = Ballot(table)
+        for index in repliers:
+            ballot.count_take(index, [-1, 1000, b"other"])
+        return ballot
+
+    monkeypatch.setattr(Rounds, "run_round", refuse)
+    nothing: Any = None
+    wire: Any = SimpleNamespace(table=table, clock=clock)
+    waiter: Any = Waiting()
+    rounds = Rounds(wire, nothing, nothing, nothing)
+    assert await rounds.try_rounds(waiter, clock.now() + 60.0, freed) == 1.0
+    assert tries == expected
+
+
 class Told:
     """A wire that keeps the commands it is to send, and the memory of undelivered ones."""
 
     def __init__(self) -> None:
         self.posted: list[Any] = []
         self.undelivered: list[tuple[int, bytes, float]] = []
+
+    def send_again(self) -> None:
+        """Does nothing: it is asked to after each round that fails."""
 
     def post(
         self,
@@ -111,7 +148,7 @@ class Told:
         self.posted = [commands, earlier, fallbacks, on_reply]
         return [2]
 
-    def add(self, index: int, command: bytes, ttl: float) -> None:
+    def add(self, index: int, command: bytes, ttl: float, missed: object) -> None:
         self.undelivered.append((index, command, ttl))
 
 

@@ -48,6 +48,18 @@ async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockN
         nodes.nodes[0].resume()
 
 
+async def test_a_release_wakes_also_where_the_lease_never_was(nodes: RedlockNodes) -> None:
+    """The node that wakes may have been taken by a round that failed when the lease was granted."""
+    async with connect(nodes, heartbeat=60.0) as locks:
+        held = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(lambda: all(node("EXISTS", LOCK) for node in nodes.nodes))
+        waiter = Job(locks.lock("x", ttl=MAX_TTL).try_acquire, 10.0)
+        await eventually(lambda: nodes.nodes[0]("LLEN", "holdfast:{x}:q"))
+        nodes.nodes[0]("DEL", LOCK)
+        assert await held.release() is True
+        assert await waiter.result() is not None
+
+
 async def queued(backend: Any, name: str) -> Any:
     """Returns a new waiter, as the backend knows it."""
     ticket = Ticket(Terms(name, MAX_TTL, Label("here", 1)), new_owner())
@@ -177,7 +189,7 @@ async def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: Redloc
         backend._wakeups.forget(waiter)
         waiter._heartbeats = 2  # the next one tries a round
 
-        async def failed(one: Any, limit: float) -> Any:
+        async def failed(one: Any, limit: float, freed: bool) -> Any:
             await backend.release("x", one.ticket.owner, limit)
             one.waking_node = moved.pop()  # the release came before it was known
             raise holdfast.BackendUnavailable("too few nodes")

@@ -23,7 +23,9 @@ async def acquire_all(store: Bench, tickets: list[Ticket]) -> Any:
     return await backend.acquire_all(tickets, store.deadline())
 
 
-@pytest.mark.parametrize("step", [b"amend", b"detach", b"adopt", b"acquire_all", b"observe"])
+@pytest.mark.parametrize(
+    "step", [b"amend", b"detach", b"adopt", b"acquire_all", b"observe", b"release"]
+)
 async def test_a_lost_answer_is_found_again(url: str, step: bytes) -> None:
     proxy, through = proxied(url)
     try:
@@ -54,6 +56,24 @@ async def test_a_lost_answer_is_found_again(url: str, step: bytes) -> None:
             assert await backend.list("", deadline) == []
     finally:
         proxy.close()
+
+
+@pytest.mark.parametrize("make", [permit, reader, writer])
+async def test_an_acquire_that_arrives_after_its_lease_was_adopted_is_refused(
+    url: str, make: Any
+) -> None:
+    """A copy of it, sent as the answer was lost: a second heir could adopt what it is granted."""
+    async with bench(url) as store, bench(url) as others:
+        giver = make()
+        await store.grant(giver)
+        heir, second = alike(giver), alike(giver)
+        grant = await others.backend.adopt(heir, giver.owner, others.deadline())
+        assert isinstance(grant, Granted)
+        with pytest.raises(holdfast.LockError, match="given up"):
+            await store.backend.acquire(giver, store.deadline())
+        assert await others.backend.adopt(second, giver.owner, others.deadline()) == GONE
+        assert await others.release(heir) is True
+        assert (await store.backend.inspect("x", store.deadline())).holders == ()
 
 
 @pytest.mark.parametrize("step", ["adopt", "acquire_all"])

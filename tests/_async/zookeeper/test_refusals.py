@@ -137,12 +137,12 @@ async def test_sessions_that_nothing_is_on_are_closed(
 ) -> None:
     monkeypatch.setattr(session, "IDLE", 0.4)
     async with holdfast.connect(url, tick=TICK) as locks:
-        for ttl in (1.0, 10.0, 60.0):
+        for ttl in (10.0, 20.0, 60.0):
             await (await locks.lock("x", ttl=ttl).acquire(timeout=10.0)).release()
-        lease = await locks.lock("y", ttl=5.0).acquire(timeout=10.0)
+        lease = await locks.lock("y", ttl=30.0).acquire(timeout=10.0)
         backend: Any = (await locks._session()).backend
         sessions = backend._attempts._sessions
-        await eventually(lambda: list(sessions) == [5.0])
+        await eventually(lambda: list(sessions) == [30.0])
         await pause(1.0)
         await lease.renew()
         assert await lease.release() is True

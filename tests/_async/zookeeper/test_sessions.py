@@ -9,8 +9,9 @@ import pytest
 from _async.many import TTL, hold_many
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from holdfast.chaos.servers.zookeeper import TICK, lock_path, raw_client
+from holdfast.chaos.servers.zookeeper import TICK, ZooKeeperEnsemble, lock_path, raw_client
 from holdfast.entries import Claim
+from holdfast.stores.zookeeper import connection
 from stores import zookeeper_ensemble
 from worlds.aio import Job, eventually
 
@@ -35,6 +36,35 @@ async def test_a_lease_whose_session_ended_is_lost_at_once(url: str) -> None:
         assert await lease.release() is False
         again = await locks.lock("y").acquire()  # on a new session
         assert again.held
+
+
+async def test_an_ensemble_that_lost_its_data_is_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It refuses whoever has seen later writes, with no word."""
+    monkeypatch.setattr(connection, "LONGEST_REFUSAL", 0.5)
+    ensemble = ZooKeeperEnsemble([("127.0.0.1", ())])
+    try:
+        async with holdfast.connect(ensemble.url, tick=TICK) as locks:
+            lease = await locks.lock("x", ttl=2.0).acquire(timeout=10.0)
+            for _ in range(20):
+                await (await locks.lock("y", ttl=2.0).acquire()).release()
+            (node,) = ensemble.nodes
+            node.kill()
+            node.wipe()
+            node.start()
+            ensemble.ready()
+            await eventually(lambda: not lease.held)
+
+            async def granted() -> bool:
+                try:
+                    return await locks.lock("x", ttl=2.0).try_acquire() is not None
+                except holdfast.BackendUnavailable:
+                    return False
+
+            await eventually(granted)
+    finally:
+        ensemble.stop()
 
 
 async def test_a_late_report_of_a_lost_connection_is_ignored(url: str) -> None:
@@ -113,6 +143,26 @@ async def test_the_whole_namespace_may_vanish(url: str, raw: Any) -> None:
         lease = await locks.lock("x", ttl=3.0).acquire()
         await lease.renew()
         assert lease.held
+
+
+async def test_the_znodes_that_prove_sessions_may_vanish_with_their_parent(
+    url: str, raw: Any
+) -> None:
+    """Nothing could be renewed or granted any more: no write was answered."""
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x", ttl=3.0).acquire()
+        raw.delete(f"/{url.rpartition('/')[2]}/holdfast/sessions", recursive=True)
+
+        async def renewed() -> bool:
+            try:
+                await lease.renew()
+            except holdfast.BackendUnavailable:
+                return False
+            return True
+
+        await eventually(renewed)
+        await (await locks.lock("y", ttl=3.0).acquire(timeout=10.0)).release()
+        assert await lease.release() is True
 
 
 async def test_ttls_are_rounded_to_what_a_session_can_give(url: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +35,23 @@ def secured() -> Iterator[Secured]:
         both.write_text(Path(key).read_text() + Path(cert).read_text())
         options = TLS.format(port=port, key_and_cert=both, trusted=cert)
         ensemble = ZooKeeperEnsemble([("127.0.0.1", ())], options)
-        yield Secured(f"zookeeper://localhost:{port}", ensemble.url, cert, key)
-        ensemble.stop()
+        try:
+            ensemble.until(lambda: _greets(port, cert, key))
+            yield Secured(f"zookeeper://localhost:{port}", ensemble.url, cert, key)
+        finally:
+            ensemble.stop()
+
+
+def _greets(port: int, cert: str, key: str) -> bool:
+    """Tells whether the server takes a connection by TLS; the first one may take it seconds."""
+    context = ssl.create_default_context(cafile=cert)
+    context.load_cert_chain(cert, key)
+    try:
+        plain = socket.create_connection(("localhost", port), timeout=60.0)
+    except ConnectionRefusedError:  # its other port was open first
+        return False
+    with plain, context.wrap_socket(plain, server_hostname="localhost"):
+        return True
 
 
 async def test_locks_by_tls(secured: Secured) -> None:
@@ -64,19 +81,19 @@ async def test_locks_by_tls(secured: Secured) -> None:
 async def test_a_certificate_that_nobody_trusts_is_told(secured: Secured) -> None:
     locks = holdfast.connect(secured.url, tls=True)
     with pytest.raises(holdfast.BackendUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        await locks.lock("x").acquire(timeout=2.0)
+        await locks.lock("x").acquire(timeout=5.0)
     await locks.close()
 
 
 async def test_a_port_that_wants_tls_is_told(secured: Secured) -> None:
     locks = holdfast.connect(secured.url)
     with pytest.raises(holdfast.BackendUnavailable, match="wants TLS"):
-        await locks.lock("x").acquire(timeout=2.0)
+        await locks.lock("x").acquire(timeout=5.0)
     await locks.close()
 
 
 async def test_a_port_without_tls_is_told(secured: Secured) -> None:
     locks = holdfast.connect(secured.plain_url, tls=True)
-    with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
-        await locks.lock("x").acquire(timeout=2.0)
+    with pytest.raises(holdfast.BackendUnavailable, match="does not speak TLS on this port"):
+        await locks.lock("x").acquire(timeout=5.0)
     await locks.close()

@@ -242,6 +242,38 @@ async def test_what_was_detached_is_removed_though_nobody_comes_by(
         await eventually(unmarked)
 
 
+async def test_more_that_was_detached_than_one_look_removes_is_removed(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would come faster than it goes, where each has a name of its own."""
+    monkeypatch.setattr(transfers, "SWEPT_AT_ONCE", 2)
+    async with bench(url) as store:
+        for number in range(7):
+            ticket = ask_for(f"x{number}")
+            await store.grant(ticket)
+            assert await store.backend.detach(ticket.name, ticket.owner, 0.05, store.deadline())
+        backend: Any = store.backend
+        marks = lock_path(url, "x").rpartition("/locks/")[0] + "/detached"
+        latest = max(int(one.partition(",")[0]) for one in children(raw, marks))
+
+        async def ended() -> bool:
+            moment: int = await backend._inspection.server_time("", store.deadline())
+            return moment >= latest
+
+        await eventually(ended)
+        backend._transfers._swept_at = float("-inf")
+        last = ask_for("last")
+        await store.grant(last)
+
+        async def swept() -> bool:
+            await store.backend.detach("last", last.owner, 60.0, store.deadline())
+            return all(one.endswith(last.owner) for one in children(raw, marks))
+
+        await eventually(swept)
+        left = [children(raw, lock_path(url, f"x{number}")) for number in range(7)]
+        assert left == [[]] * 7
+
+
 async def test_holders_of_a_semaphore_never_share_a_slot(url: str) -> None:
     permits, managers, turns = 3, 4, 12
     taken: set[int] = set()

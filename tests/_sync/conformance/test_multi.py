@@ -123,7 +123,8 @@ def test_lists_in_opposite_order_do_not_block_each_other(url: str) -> None:
         nothing_is_held(others)
 
 
-def test_one_that_is_lost_loses_the_whole(url: str) -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["at-once", "one-by-one"])
+def test_one_that_is_lost_loses_the_whole(url: str, waits: bool) -> None:
     """The body is told first, and has ended, before the rest is free."""
     with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         order: list[str] = []
@@ -141,23 +142,27 @@ def test_one_that_is_lost_loses_the_whole(url: str) -> None:
                     order.append("out")
 
         def rival() -> None:
-            others.lock("a").acquire()
+            others.lock("b").acquire()
             order.append("rival")
 
+        before = others.lock("a").acquire() if waits else None
         job = Job(body)
+        if before is not None:
+            until_waiting(others, name="a")
+            before.release()
         eventually(lambda: leases)
         waiting = Job(rival)
-        until_waiting(others, name="a")
-        others.force_release("b")
-        locks._session().look_at([leases[0].leases["b"].owner])
+        until_waiting(others, name="b")
+        others.force_release("a")
+        locks._session().look_at([leases[0].leases["a"].owner])
         error = job.error()
         assert isinstance(error, holdfast.LeaseLost)
-        assert error.name == "b"
+        assert error.name == "a"
         waiting.result()
         assert order == ["told", "out", "rival"]
         assert leases[0].state == "lost"
-        assert "taken with" in str(leases[0].leases["a"]._hold._loss())
-        with pytest.raises(holdfast.LeaseLost, match="'b'"):
+        assert "taken with" in str(leases[0].leases["b"]._hold._loss())
+        with pytest.raises(holdfast.LeaseLost, match="'a'"):
             leases[0].ensure()
         assert leases[0].release() is False
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import struct
@@ -15,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from holdfast import forks
 from holdfast.chaos.servers.ports import free_port
 from holdfast.clock import system_clock
+from holdfast.errors import LockError
 from holdfast.stores import resolving
 from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire.failures import Failure
@@ -328,18 +329,18 @@ def test_clients_start_at_any_member() -> None:
     assert started == {"a:1", "b:1", "c:1"}
 
 
-def test_a_forked_child_uses_no_connection_of_its_parents(
+def test_a_forked_child_is_refused_its_parents_connection(
     server: Http2Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where no hook ran at the fork."""
     wire = wire_to(server.endpoint)
     wire.call(RANGE, b"", 10.0)
-    parent = os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    with monkeypatch.context() as child:
+        child.setattr(wire, "_made_in", forks.current() - 1)
+        with pytest.raises(LockError, match="of the parent process"):
+            wire.call(RANGE, b"", 10.0)
+        wire.close()
+    assert len(server.links) == 1
+    wire.closed = False
     wire.call(RANGE, b"", 10.0)
-    assert len(server.links) == 2
     wire.close()
-    monkeypatch.setattr(os, "getpid", lambda: parent)
-    for inherited in wire._inherited:
-        for connection in list(inherited.values()) if isinstance(inherited, dict) else inherited:
-            connection.lose("") if hasattr(connection, "lose") else connection.close()

@@ -200,3 +200,17 @@ def test_marks_of_those_who_gave_up_are_cleaned_away(kept: MariaServer) -> None:
             store.call("clean", [1000, 200, DAY], backend.clock.now() + 10)
             cursor.execute("SELECT owner FROM holdfast_entry")
             assert cursor.fetchall() == ((b"two",),)
+
+
+def test_a_limit_of_rows_is_not_taken_for_a_strange_server(kept: MariaServer) -> None:
+    url = kept.new_database()
+    with kept.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL sql_select_limit = 1")
+        try:
+            with holdfast.connect(url) as locks:
+                for name in "ab":
+                    locks.lock(name).acquire()
+                assert [state.name for state in locks.list()] == ["a", "b"]
+                assert not [one for one in locks.doctor() if one.level == "wrong"]
+        finally:
+            cursor.execute("SET GLOBAL sql_select_limit = DEFAULT")

@@ -286,6 +286,18 @@ def test_a_revoked_permission_is_said_plainly(kept: PostgresServer) -> None:
             pass
 
 
+@pytest.mark.parametrize("table", ["holdfast_entry", "holdfast_lock"])
+def test_a_dropped_table_is_said_plainly_before_the_first_step(
+    kept: PostgresServer, table: str
+) -> None:
+    url = kept.new_database()
+    with holdfast.connect(url) as locks:
+        with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
+            connection.execute(f"DROP TABLE {table} CASCADE")
+        with pytest.raises(holdfast.BackendUnavailable, match="dropped"):
+            locks.lock("y").acquire(timeout=1.0)
+
+
 def test_dropped_tables_are_said_plainly(kept: PostgresServer) -> None:
     url = kept.new_database()
     with holdfast.connect(url) as locks:

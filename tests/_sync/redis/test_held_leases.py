@@ -120,6 +120,26 @@ def test_an_adoption_that_arrives_twice_does_not_come_back_after_its_release(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_acquire_that_arrives_after_its_lease_was_adopted_is_refused(
+    server: RedisServer, proxy: Proxy, kind: str
+) -> None:
+    """Otherwise the giver has the lock once more, and a second heir can adopt it."""
+    with bench(proxy.url) as store, bench(server.url) as others:
+        giver, heir = ticket(kind), ticket(kind, queue=False)
+        assert store.backend.detach("x", new_owner(), 1.0, store.deadline()) is False
+        proxy.keep_once = True
+        store.grant(giver)
+        grant = others.backend.adopt(heir, giver.owner, others.deadline())
+        assert isinstance(grant, Granted)
+        proxy.let_go()
+        assert holders(others) == {heir.owner: grant.token}
+        second = ticket(kind, queue=False)
+        assert others.backend.adopt(second, giver.owner, others.deadline()) == GONE
+        assert others.release(heir) is True
+        assert holders(others) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_adoption_races_the_giver_and_those_who_wait(server: RedisServer, kind: str) -> None:
     """Lets the giver's release, two heirs, a waiter and heartbeats meet: one step decides."""
     with bench(server.url) as store, bench(server.url) as one, bench(server.url) as two:

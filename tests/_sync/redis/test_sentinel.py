@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 
 import pytest
 
@@ -195,6 +196,27 @@ def test_of_sentinels_that_disagree_those_who_know_the_latest_failover_count() -
         for one, other in ((first, second), (second, first)):
             url = f"redis+sentinel://127.0.0.1:{one.port},127.0.0.1:{other.port}/{NAME}"
             with holdfast.connect(url) as locks:
+                locks.lock("x").acquire().release()
+        assert old("DBSIZE") == 0
+        assert new("DBSIZE") == 1
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def test_the_one_sentinel_that_knows_of_the_latest_failover_counts() -> None:
+    """Most have not heard of it yet, and the old primary is back: it calls itself the primary."""
+    servers: list[RedisServer] = []
+    try:
+        old, new = RedisServer(), RedisServer()
+        servers += [old, new]
+        late = [Sentinel(old.port), Sentinel(old.port)]
+        servers += late
+        latest = Sentinel(new.port, f"sentinel config-epoch {NAME} 7")
+        servers.append(latest)
+        for order in permutations([*late, latest]):
+            hosts = ",".join(f"127.0.0.1:{one.port}" for one in order)
+            with holdfast.connect(f"redis+sentinel://{hosts}/{NAME}") as locks:
                 locks.lock("x").acquire().release()
         assert old("DBSIZE") == 0
         assert new("DBSIZE") == 1

@@ -17,9 +17,12 @@ from holdfast.chaos.servers.proxy import Proxy
 from holdfast.chaos.servers.redlock import RedlockNodes, url_of
 from holdfast.stores.redis.wire.protocol import bulk
 from holdfast.stores.redlock.membership import read_known, read_marker
+from worlds.stalls import Stalls
 from worlds.threads import Job, eventually
 
 MAX_TTL = 2.0
+MOMENT = 2.5
+"""Seconds that a busy machine may add beside those for which it stands still."""
 MARKER = "holdfast:redlock:marker"
 
 
@@ -105,6 +108,46 @@ def test_hanging_nodes_cost_their_time_out_once(nodes: RedlockNodes) -> None:
             return out(locks) == ()
 
         eventually(all_back)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_attempt_gives_hanging_nodes_no_second_chance(nodes: RedlockNodes, busy: bool) -> None:
+    """A node that may take 5 s, and hangs, is not waited for once more to be told that we gave up."""
+    with connect(nodes, node_timeout=5.0, max_ttl=30.0) as locks:
+        lease = locks.lock("x").acquire()
+        with locks.lock("y"):
+            pass
+        for node in nodes.nodes:
+            node.pause()
+        with Stalls() as stalls:
+            began = time.monotonic()
+            error = Job(locks.lock("x" if busy else "y").try_acquire, 1.0).error()
+            took = time.monotonic() - began
+        for node in nodes.nodes:
+            node.resume()
+        assert type(error) is holdfast.BackendUnavailable
+        assert took < 2.0 + MOMENT + stalls.seconds
+        lease.release()
+
+
+@pytest.mark.parametrize("hanging", [2, 5])
+def test_a_list_gives_hanging_nodes_five_seconds_in_all(nodes: RedlockNodes, hanging: int) -> None:
+    with connect(nodes, node_timeout=5.0, max_ttl=30.0) as locks:
+        lease = locks.lock("x").acquire()
+        for node in nodes.nodes[:hanging]:
+            node.pause()
+        with Stalls() as stalls:
+            began = time.monotonic()
+            listing = Job(locks.list)
+            if hanging == 2:
+                assert [state.name for state in listing.result()] == ["x"]
+            else:
+                assert type(listing.error()) is holdfast.BackendUnavailable
+            took = time.monotonic() - began
+        for node in nodes.nodes[:hanging]:
+            node.resume()
+        assert took < 5.0 + MOMENT + stalls.seconds
+        lease.release()
 
 
 def test_slow_and_cut_off_nodes_are_left_out(nodes: RedlockNodes) -> None:
@@ -344,7 +387,7 @@ def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNode
 
 def test_a_release_leaves_no_tombstone_behind(nodes: RedlockNodes) -> None:
     """Though an acquisition returns before the last nodes have answered it."""
-    with connect(nodes, node_timeout=5.0) as locks:
+    with connect(nodes, node_timeout=5.0, max_ttl=30.0) as locks:
 
         def all_hold() -> bool:
             return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)

@@ -132,6 +132,19 @@ def test_one_that_has_gone_out_is_not_read(nodes: RedlockNodes) -> None:
         states[1].incarnation = was
 
 
+def test_one_that_cannot_be_told_of_a_new_life_votes_on(nodes: RedlockNodes) -> None:
+    """It is out of memory, and renews leases all the same."""
+    with connect(nodes) as locks:
+        with locks.lock("x", ttl=MAX_TTL):
+            pass
+        backend: Any = locks._session().backend
+        states = backend._table.nodes
+        for node in nodes.nodes[1:]:
+            node("CONFIG", "SET", "maxmemory", "1")
+        assert backend._recovery._rejoin._seal(states[0], states[1:], 7) == []
+        assert backend._table.voting_count() == 3
+
+
 @pytest.mark.usefixtures("at_once")
 def test_one_whose_number_is_known_already_comes_back_with_it(nodes: RedlockNodes) -> None:
     """The node was noted for a first start, too; that is over, since others know of a later life."""

@@ -101,7 +101,7 @@ def test_what_does_not_reach_it_is_still_owed_and_it_is_out() -> None:
     undelivered.deliver(table.nodes[0])
     assert table.voting_count() == 0
     wire.broken = False
-    wire.reply = RuntimeError("OOM")
+    wire.reply = RuntimeError("HFOUT")
     table.nodes[0].let_vote(VOTES)
     undelivered.deliver(table.nodes[0])
     assert table.voting_count() == 0
@@ -110,6 +110,29 @@ def test_what_does_not_reach_it_is_still_owed_and_it_is_out() -> None:
     table.nodes[0].let_vote(VOTES)
     undelivered.deliver(table.nodes[0])
     undelivered.deliver(table.nodes[0])
+    assert wire.told == [(0, b"free it")]
+    assert table.voting_count() == 1
+
+
+def test_one_that_refuses_votes_on_and_is_told_again_after_a_pause() -> None:
+    """Otherwise it would be sent the same as often as it can refuse it."""
+    table, clock, wire, undelivered = made()
+    table.nodes[0].let_vote(VOTES)
+    for refusal in ("OOM", "READONLY", "NOPERM", "ERR Error running script: -READONLY"):
+        wire.told.clear()
+        undelivered.add(0, b"free it", 60.0, RuntimeError(refusal))
+        undelivered.send_again()
+        undelivered.add(0, b"another", 60.0)
+        assert wire.told == []
+        clock.time += undelivered_module.REFUSED_PAUSE
+        undelivered.send_again()
+        undelivered.send_again()
+        assert wire.told == [(0, b"free it"), (0, b"another")]
+    undelivered.add(0, b"free it", 60.0, RuntimeError("OOM"))
+    wire.told.clear()
+    wire.reply = RuntimeError("OOM")
+    undelivered.deliver(table.nodes[0])
+    undelivered.send_again()
     assert wire.told == [(0, b"free it")]
     assert table.voting_count() == 1
 
@@ -135,7 +158,7 @@ def test_what_is_not_answered_is_owed_again_for_as_long_as_it_matters() -> None:
     assert wire.on_reply(0, 1) is False  # never enough: all that comes is to be heard
     undelivered.deliver(state)
     assert len(wire.told) == 1
-    for reply in (OSError("it broke"), RuntimeError("OOM"), None):
+    for reply in (OSError("it broke"), RuntimeError("HFOUT"), None):
         wire.told.clear()
         clock.time += 6.0
         wire.on_reply(0, reply)

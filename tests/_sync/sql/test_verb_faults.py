@@ -25,7 +25,9 @@ def acquire_all(store: Bench, tickets: list[Ticket]) -> Any:
     return backend.acquire_all(tickets, store.deadline())
 
 
-@pytest.mark.parametrize("step", [b"amend", b"detach", b"adopt", b"acquire_all", b"observe"])
+@pytest.mark.parametrize(
+    "step", [b"amend", b"detach", b"adopt", b"acquire_all", b"observe", b"release"]
+)
 def test_a_lost_answer_is_found_again(url: str, step: bytes) -> None:
     proxy, through = proxied(url)
     try:
@@ -56,6 +58,24 @@ def test_a_lost_answer_is_found_again(url: str, step: bytes) -> None:
             assert backend.list("", deadline) == []
     finally:
         proxy.close()
+
+
+@pytest.mark.parametrize("make", [permit, reader, writer])
+def test_an_acquire_that_arrives_after_its_lease_was_adopted_is_refused(
+    url: str, make: Any
+) -> None:
+    """A copy of it, sent as the answer was lost: a second heir could adopt what it is granted."""
+    with bench(url) as store, bench(url) as others:
+        giver = make()
+        store.grant(giver)
+        heir, second = alike(giver), alike(giver)
+        grant = others.backend.adopt(heir, giver.owner, others.deadline())
+        assert isinstance(grant, Granted)
+        with pytest.raises(holdfast.LockError, match="given up"):
+            store.backend.acquire(giver, store.deadline())
+        assert others.backend.adopt(second, giver.owner, others.deadline()) == GONE
+        assert others.release(heir) is True
+        assert store.backend.inspect("x", store.deadline()).holders == ()
 
 
 @pytest.mark.parametrize("step", ["adopt", "acquire_all"])

@@ -133,12 +133,12 @@ def test_a_session_longer_than_was_asked_for_is_what_the_lease_says() -> None:
 def test_sessions_that_nothing_is_on_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "IDLE", 0.4)
     with holdfast.connect(url, tick=TICK) as locks:
-        for ttl in (1.0, 10.0, 60.0):
+        for ttl in (10.0, 20.0, 60.0):
             locks.lock("x", ttl=ttl).acquire(timeout=10.0).release()
-        lease = locks.lock("y", ttl=5.0).acquire(timeout=10.0)
+        lease = locks.lock("y", ttl=30.0).acquire(timeout=10.0)
         backend: Any = locks._session().backend
         sessions = backend._attempts._sessions
-        eventually(lambda: list(sessions) == [5.0])
+        eventually(lambda: list(sessions) == [30.0])
         pause(1.0)
         lease.renew()
         assert lease.release() is True

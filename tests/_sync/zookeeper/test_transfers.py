@@ -244,6 +244,38 @@ def test_what_was_detached_is_removed_though_nobody_comes_by(
         eventually(unmarked)
 
 
+def test_more_that_was_detached_than_one_look_removes_is_removed(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would come faster than it goes, where each has a name of its own."""
+    monkeypatch.setattr(transfers, "SWEPT_AT_ONCE", 2)
+    with bench(url) as store:
+        for number in range(7):
+            ticket = ask_for(f"x{number}")
+            store.grant(ticket)
+            assert store.backend.detach(ticket.name, ticket.owner, 0.05, store.deadline())
+        backend: Any = store.backend
+        marks = lock_path(url, "x").rpartition("/locks/")[0] + "/detached"
+        latest = max(int(one.partition(",")[0]) for one in children(raw, marks))
+
+        def ended() -> bool:
+            moment: int = backend._inspection.server_time("", store.deadline())
+            return moment >= latest
+
+        eventually(ended)
+        backend._transfers._swept_at = float("-inf")
+        last = ask_for("last")
+        store.grant(last)
+
+        def swept() -> bool:
+            store.backend.detach("last", last.owner, 60.0, store.deadline())
+            return all(one.endswith(last.owner) for one in children(raw, marks))
+
+        eventually(swept)
+        left = [children(raw, lock_path(url, f"x{number}")) for number in range(7)]
+        assert left == [[]] * 7
+
+
 def test_holders_of_a_semaphore_never_share_a_slot(url: str) -> None:
     permits, managers, turns = 3, 4, 12
     taken: set[int] = set()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from holdfast.chaos.servers.ports import free_port
 from holdfast.service.security import token_file
-from service.security.served import Served, problem
+from service.security.served import Served, make_token, problem, serve
 
 SECRET = "of:others"
 """A lock that the callers of these tests do not cover."""
@@ -34,6 +36,20 @@ def test_without_a_token_nothing_is_told(served: Served) -> None:
             assert problem(answer)["type"] == "/problems/unauthorized"
             assert answer.headers["www-authenticate"].startswith("Bearer")
         assert client.get("/healthz").status_code == 200
+
+
+def test_without_a_token_it_is_not_told_where_the_store_is(tmp_path: Path) -> None:
+    port = free_port()
+    make_token(tmp_path / "tokens.json")
+    with serve(tmp_path, url=f"redis://127.0.0.1:{port}/0", patience=1.0) as running:
+        with running.as_(running.token()) as client:
+            answer = client.get("/v1/locks/x")
+            assert answer.status_code == 503
+            assert str(port) in answer.text
+        with running.as_() as client:
+            answer = client.get("/readyz")
+            assert problem(answer)["type"] == "/problems/unavailable"
+            assert str(port) not in answer.text
 
 
 def test_a_good_token_lets_in(served: Served) -> None:

@@ -14,6 +14,7 @@ from holdfast import ConfigError
 from holdfast.service import Settings
 from holdfast.service.pipelining import MOST_REQUESTS
 from holdfast.service.security.rate import MOST, Buckets
+from holdfast.service.service import MOST_TIMINGS_EACH
 from service.running import eventually
 from service.security.served import Served, make_token, problem, read_all, serve
 
@@ -369,3 +370,20 @@ def test_a_body_that_need_not_come_is_not_waited_for(small: Served) -> None:
         connection.sendall(head("x", "/v1/locks/x/acquire", "POST", *lines) + b"{")
         answer = read_all(connection)
     assert answer.split()[1] == b"401"
+
+
+def test_one_token_does_not_take_the_timings_of_all(tmp_path: Path) -> None:
+    with serve(tmp_path) as running:
+        greedy, other = running.token("read", ""), running.token("hold", "")
+        with running.as_(greedy) as client:
+            for number in range(MOST_TIMINGS_EACH):
+                answer = client.get("/v1/locks/x", params={"heartbeat": f"0.{number + 1}"})
+                assert answer.status_code == 200, answer.text
+            answer = client.get("/v1/locks/x", params={"heartbeat": "7"})
+            assert problem(answer)["status"] == 422
+            # What is there may be used, by whomever it was first wanted.
+            assert client.get("/v1/locks/x", params={"heartbeat": "0.1"}).status_code == 200
+        with running.as_(other) as client:
+            for heartbeat in ("0.1", "7"):
+                answer = client.get("/v1/locks/x", params={"heartbeat": heartbeat})
+                assert answer.status_code == 200, answer.text

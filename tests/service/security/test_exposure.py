@@ -18,7 +18,7 @@ from holdfast.cli.serve import main as serve_command
 from holdfast.service import Settings
 from holdfast.service.security.exposure import is_loopback
 from holdfast.service.security.setup import secure
-from service.security.served import make_token, serve
+from service.security.served import make_token, read_all, serve
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +103,21 @@ def test_tls_and_nothing_older(tmp_path: Path, pair: tuple[str, str]) -> None:
         # A client that speaks no TLS is told nothing.
         answered = running.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200" not in answered
+
+
+def test_a_handshake_has_as_long_as_a_request(tmp_path: Path, pair: tuple[str, str]) -> None:
+    cert, key = pair
+    with (
+        serve(tmp_path, tls_cert=cert, tls_key=key, receive_within=1.5) as running,
+        running.connect() as silent,
+        running.connect() as halting,
+    ):
+        halting.sendall(b"\x16\x03\x01")  # a handshake begins so
+        began = time.monotonic()
+        assert read_all(silent) == read_all(halting) == b""
+        assert time.monotonic() - began < 30  # and not a minute, which event loops give
+        with running.as_(make_token(tmp_path / "tokens.json")) as client:
+            assert client.get("/v1/locks").status_code == 200
 
 
 def test_the_command_refuses_before_it_listens(

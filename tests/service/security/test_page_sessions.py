@@ -174,6 +174,7 @@ def test_a_token_goes_before_a_cookie(served: Served, page: httpx.Client) -> Non
         ('{"token": "TOKEN", "x": "' + "y" * 2000 + '"}', "application/json", 413),
         ('{"token": "TOKENx"}', "application/json", 401),
         ('{"token": ""}', "application/json", 401),
+        ('{"token": "x", "token": "TOKEN"}', "application/json", 400),
     ],
 )
 def test_log_ins_that_are_refused(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from holdfast import ConfigError
 from holdfast.service.security import private_files, session_key, token_file
 from holdfast.service.security.badge import Badge
 from holdfast.service.security.bearer import generate
+from holdfast.service.security.logged_out import LoggedOut
 from holdfast.service.security.roster import Roster, RosterUnavailable
 
 
@@ -154,6 +158,63 @@ def test_a_file_that_is_somebody_elses_is_refused(
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(ConfigError, match="somebody else's"):
         Roster(str(path))
+
+
+@contextmanager
+def no_descriptor(monkeypatch: pytest.MonkeyPatch, path: str) -> Iterator[None]:
+    """Lets nobody open `path` for reading, as in a process that has no descriptor left."""
+    before = os.open
+
+    def refuse(name: Any, flags: int, *words: Any, **options: Any) -> int:
+        if str(name) == path and not flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return before(name, flags, *words, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        yield
+
+
+def test_a_file_that_could_not_be_read_is_read_by_the_next_look(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is wrong with it: nobody would mend it, so its mark would stay the same."""
+    text, badge = make(path)
+    roster = Roster(str(path))
+    other, second = make(path)
+    with no_descriptor(monkeypatch, str(path)):
+        for _ in range(2):
+            with pytest.raises(RosterUnavailable):
+                roster.recognise(text)
+    assert roster.recognise(text) == badge
+    assert roster.recognise(other) == second
+
+
+def test_a_disk_that_fails_lets_nobody_in_until_it_works(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, badge = make(path)
+
+    def fail(fd: int) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    roster = Roster(str(path))
+    make(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", fail)
+        with pytest.raises(RosterUnavailable, match="Input/output error"):
+            roster.recognise(text)
+    assert roster.recognise(text) == badge
+
+
+def test_a_log_out_that_could_not_be_read_is_learnt_by_the_next_look(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = LoggedOut(str(path)), LoggedOut(str(path))
+    there.add("one", time.time() + 60)
+    with no_descriptor(monkeypatch, str(path.parent / "logged-out.json")):
+        assert "one" not in here
+    assert "one" in here
 
 
 def test_a_writer_that_died_leaves_the_file_whole(

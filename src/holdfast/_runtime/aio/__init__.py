@@ -5,7 +5,9 @@ from __future__ import annotations
 from ...surroundings import require_loop as check_surroundings
 from .alarm import Alarm
 from .deputy import Deputy
+from .forked import renew_in_children
 from .functions import check_function
+from .pieces import Pieces
 from .poller import Poller
 from .routine import (
     Interrupt,
@@ -20,12 +22,14 @@ from .routine import (
     send_home,
 )
 from .signal import Signal
+from .transports import descriptor
 from .turn import Turn
 
 __all__ = [
     "Alarm",
     "Deputy",
     "Interrupt",
+    "Pieces",
     "Poller",
     "Routine",
     "Signal",
@@ -35,9 +39,11 @@ __all__ = [
     "check_function",
     "check_surroundings",
     "current",
+    "descriptor",
     "finish",
     "forget_closed_loops",
     "here",
     "in_background",
+    "renew_in_children",
     "send_home",
 ]

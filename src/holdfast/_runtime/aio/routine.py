@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ...errors import BackendUnavailable
 from ...events import report
+from ...forks import Inherited
 
 Result = TypeVar("Result")
 
@@ -188,7 +189,9 @@ class Routine:
         _running.discard(task)
         if task.cancelled():
             self._pause(RESTART_PAUSE)
-        elif (error := task.exception()) is not None:
+        elif isinstance(error := task.exception(), Inherited):
+            return  # it goes on in a child, whose parent has another
+        elif error is not None:
             report(f"the routine {self._name!r} failed", error)
             if not self._joined:
                 self._pause(FAILED_PAUSE)

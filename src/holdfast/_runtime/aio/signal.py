@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from threading import get_ident as _thread
 
+from ... import forks
 from ...clock import Clock
 
 LONGEST_SLEEP = 1.0
@@ -13,15 +14,19 @@ machine is suspended, and the boot clock does not."""
 
 
 class Signal:
-    """An event that is set once for each `wait`, from any thread, and remembered until then."""
+    """An event that is set once for each `wait`, from any thread, and remembered until then.
 
-    __slots__ = ("_clock", "_ident", "_is_set", "_loop", "_waiter")
+    In a forked child nobody is left who would set it: to wait for one of the parent's is refused there.
+    """
 
-    def __init__(self, clock: Clock) -> None:
+    __slots__ = ("_clock", "_ident", "_is_set", "_loop", "_made_in", "_waiter")
+
+    def __init__(self, clock: Clock, made_in: int | None = None) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._ident = _thread()
         self._is_set = False
+        self._made_in = forks.generation if made_in is None else made_in
         self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
@@ -49,6 +54,8 @@ class Signal:
         unsubscribe = self._clock.subscribe(self._wake_from_any_thread)
         try:
             while not self._is_set:
+                if self._made_in != forks.generation:
+                    forks.refuse_inherited(self._made_in)
                 left = None if until is None else until - self._clock.now()
                 if left is not None and left <= 0:
                     return False

@@ -6,6 +6,7 @@ from ...surroundings import require_threads as check_surroundings
 from .alarm import Alarm
 from .deputy import Deputy
 from .functions import check_function
+from .pieces import Pieces
 from .poller import Poller
 from .routine import (
     Interrupt,
@@ -25,6 +26,7 @@ __all__ = [
     "Alarm",
     "Deputy",
     "Interrupt",
+    "Pieces",
     "Poller",
     "Routine",
     "Signal",

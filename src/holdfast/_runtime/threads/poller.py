@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import starmap
 from threading import RLock
 
+from ...interrupts import let_through
 from .signal import Signal
 
 
@@ -17,7 +18,8 @@ class Poller:
 
     A poller has no thread of its own. One of the waiting threads *leads*: it polls the descriptors
     for all, and so is woken by its own message without another thread in between. When it has what
-    it waited for, it wakes another one to lead. While no thread waits, no descriptor is polled.
+    it waited for, it wakes another one to lead. While no thread waits, no descriptor is polled; nor
+    while there is no descriptor left by which a leader could be woken.
     """
 
     def __init__(self, name: str) -> None:
@@ -61,8 +63,7 @@ class Poller:
                     if lead:
                         self._leading = True
                         self._leader = current()
-                        if self._wake_read < 0:
-                            self._open_pipe()
+                        lead = self._can_be_woken()
                     else:
                         self._followers[signal] = None
                 done = self._lead(signal, until) if lead else signal.wait_a_while(until)
@@ -92,6 +93,7 @@ class Poller:
             while True:
                 if signal.clear():
                     return True
+                signal.refuse_inherited()
                 left = signal.left(until)
                 if left <= 0:
                     return False
@@ -103,8 +105,12 @@ class Poller:
                     for fd in self._watched:
                         poll.register(fd, select.POLLIN)
                 for fd, _ in poll.poll(left * 1000 + 1):
+                    signal.refuse_inherited()  # the rest is for the parent, who polls as well
                     if fd == self._wake_read:
-                        os.read(fd, 4096)
+                        try:
+                            os.read(fd, 4096)
+                        except BlockingIOError as error:
+                            let_through(error)  # else a child of ours has read it
                         continue
                     with self._mutex:
                         ready = self._watched.get(fd)
@@ -141,12 +147,25 @@ class Poller:
             except BlockingIOError:
                 return  # its pipe is full, so it will wake up
 
+    def _can_be_woken(self) -> bool:
+        """Tells whether the leader can be woken; if not, nobody leads. Under the mutex."""
+        if self._wake_read < 0:
+            try:
+                self._open_pipe()
+            except OSError as error:  # there is no descriptor left: each waits for its own signal
+                let_through(error)
+                self._leading = False
+                self._leader = 0
+                return False
+        return True
+
     def _open_pipe(self) -> None:
         # Into a list before a signal's handler can raise: `extend` runs no Python code.
         made: list[tuple[int, int]] = []
         try:
             made.extend(starmap(os.pipe, ((),)))
             ((read, write),) = made
+            os.set_blocking(read, False)
             os.set_blocking(write, False)
         except BaseException:
             for read, write in made:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ...errors import LockError
 from ...events import report
+from ...forks import Inherited
 
 Result = TypeVar("Result")
 
@@ -92,6 +93,8 @@ class Routine:
         """Does the work; returns False if it has failed."""
         try:
             self._work()
+        except Inherited:  # begun by a child, in the middle of a call of its parent
+            return True
         except BaseException as error:  # also one that exits: others depend on the work
             report(f"the routine {self._name!r} failed", error)
             return False

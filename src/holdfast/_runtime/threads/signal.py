@@ -7,22 +7,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock
 
+from ... import forks
 from ...clock import Clock
 
 LONGEST_SLEEP = 1.0
 """Seconds after which a sleeper looks at the clock again: a sleep stands still while the machine is
 suspended, and the boot clock does not."""
 
+_sleepers: set[Signal] = set()
+"""The signals whose waiters sleep until they are woken, and do not look at the clock."""
+
 
 class Signal:
-    """An event that is set once for each `wait`, from any thread, and remembered until then."""
+    """An event that is set once for each `wait`, from any thread, and remembered until then.
+
+    In a forked child nobody is left who would set it: to wait for one of the parent's is refused there,
+    also if the wait began before the fork.
+    """
 
     # A bare lock that is taken while nothing has happened: `set` lets it go, `wait` takes it again.
 
-    __slots__ = ("_clock", "_lock", "_mutex", "is_set", "on_set")
+    __slots__ = ("_clock", "_lock", "_made_in", "_mutex", "is_set", "on_set")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, made_in: int | None = None) -> None:
         self._clock = clock
+        self._made_in = forks.generation if made_in is None else made_in
         self.is_set = False
         self._lock = allocate_lock()
         self._lock.acquire()
@@ -64,11 +73,12 @@ class Signal:
         try:
             if self.clear():
                 return True
+            self.refuse_inherited()
             left = None if until is None else until - self._clock.now()
             if left is not None and left <= 0:
                 return False
             if left is None or unsubscribe is not None:
-                self._lock.acquire()
+                self._sleep()
             else:
                 self._lock.acquire(True, min(left, LONGEST_SLEEP))
             return True if self.clear() else None
@@ -76,8 +86,31 @@ class Signal:
             if unsubscribe is not None:
                 unsubscribe()
 
+    def _sleep(self) -> None:
+        try:
+            _sleepers.add(self)
+            if self._made_in == forks.generation:  # else it was not yet one of them at the fork
+                self._lock.acquire()
+        finally:
+            _sleepers.discard(self)
+
+    def refuse_inherited(self) -> None:
+        """Raises `Inherited` in a child of the process that made this."""
+        if self._made_in != forks.generation:
+            forks.refuse_inherited(self._made_in)
+
     def left(self, until: float | None) -> float:
         """Returns the seconds until `until`, or until it is time to look at the clock again."""
         if until is None:
             return LONGEST_SLEEP
         return min(until - self._clock.now(), LONGEST_SLEEP)
+
+
+def _after_fork_in_child() -> None:
+    for signal in _sleepers:
+        if signal._lock.locked():
+            signal._lock.release()  # and no mutex: it may be that of another thread of the parent
+    _sleepers.clear()
+
+
+forks.in_child(_after_fork_in_child)

@@ -50,6 +50,12 @@ class Client(Protocol):
     async def close(self) -> None: ...
 
 
+class Send(Protocol):
+    """Sends a write to the registers; nothing else in the process waits for that."""
+
+    async def __call__(self, lock: str, token: int | None, turn: int, number: int) -> None: ...
+
+
 class Contender:
     """One worker. `send` takes a write to the registers; `ended` says whether it is to stop."""
 
@@ -59,7 +65,7 @@ class Contender:
         client: Client,
         history: History,
         pulse: Pulse,
-        send: Callable[[str, int | None, int, int], None],
+        send: Send,
         ended: Callable[[], bool],
     ) -> None:
         self._job = job
@@ -136,7 +142,7 @@ class Contender:
             await self._client.sleep(chance() * job.hold)
             self._writes += 1
             self._note("send", owner=owner, token=lease.token, number=self._writes)
-            self._send(lock, lease.token, turn, self._writes)
+            await self._send(lock, lease.token, turn, self._writes)
         self._look(lease, owner)
 
     def _look(self, lease: Held, owner: str) -> bool:

@@ -52,6 +52,12 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
+class Send(Protocol):
+    """Sends a write to the registers; nothing else in the process waits for that."""
+
+    def __call__(self, lock: str, token: int | None, turn: int, number: int) -> None: ...
+
+
 class Contender:
     """One worker. `send` takes a write to the registers; `ended` says whether it is to stop."""
 
@@ -61,7 +67,7 @@ class Contender:
         client: Client,
         history: History,
         pulse: Pulse,
-        send: Callable[[str, int | None, int, int], None],
+        send: Send,
         ended: Callable[[], bool],
     ) -> None:
         self._job = job

@@ -30,7 +30,7 @@ LOCK = "x"
 """The lock whose primary is hit: the first one of every run."""
 QUICK = 800
 """Milliseconds of silence after which a node counts as failed, while one is killed or cut off."""
-FAILOVER_LIMIT = 30.0
+FAILOVER_LIMIT = 60.0
 
 
 class ClusterLab(NodeLab):

@@ -225,9 +225,12 @@ class Lab(ABC):
 
     def heal(self) -> None:
         """Mends whatever is still broken, and waits until every node serves."""
+        self._heal_injuries()
+        self.wait_ready()
+
+    def _heal_injuries(self) -> None:
         while self._injuries:
             self._injuries.pop().heal()
-        self.wait_ready()
 
     @abstractmethod
     def wait_ready(self) -> None:

@@ -52,6 +52,8 @@ class Node:
         self.wipe = wipe
         """Removes its data, while it does not run."""
         self.clock = clock
+        self.stepped = False
+        """Whether its clock was stepped: it may end by itself then, as MariaDB does, and later too."""
 
     def pids(self) -> list[int]:
         """Returns its process, and those that this has started; none if it does not run."""
@@ -143,7 +145,18 @@ class NodeLab(LinkedLab):
         text = f"{node.name} was killed, and comes back without its data"
         return Injury(fault.name, [node.name], text, node.start)
 
+    def _heal_injuries(self) -> None:
+        super()._heal_injuries()
+        self._start_fallen()
+
+    def _start_fallen(self) -> None:
+        """Starts the nodes that ended by themselves after their clock was stepped."""
+        for node in self.servers:
+            if node.stepped and not node.lives:
+                node.start()
+
     def _clock(self, fault: Fault, chance: Chance) -> Injury:
+        self._start_fallen()
         node = self.choose(chance)
         clock = node.clock
         if clock is None:
@@ -154,6 +167,7 @@ class NodeLab(LinkedLab):
             clock.step(step)
         except (ServerError, OSError) as error:
             raise CannotBreak(f"the clock of {node.name} cannot be stepped: {error}") from None
+        node.stepped = True
 
         def set_right() -> None:
             try:
@@ -161,8 +175,7 @@ class NodeLab(LinkedLab):
             except (ServerError, OSError):
                 if node.lives:
                     raise
-            if not node.lives:  # as MariaDB's may, when its clock jumps
-                node.start()
+            self._start_fallen()
 
         text = f"the clock of {node.name} is stepped by {step:+d} s"
         return Injury(fault.name, [node.name], text, set_right)

@@ -81,6 +81,11 @@ class OwnLab(LinkedLab):
             raise ConfigError(
                 "memory:// is a store of one process; workers are processes of their own"
             )
+        if parse(url).scheme in ("http", "https"):
+            raise ConfigError(
+                "a lock service serves the namespaces that it was given, and each run has one of its "
+                "own; name the store behind it"
+            )
         way = take_apart(url)
         self._way = None if isinstance(way, str) else way
         self._obstacle = way if isinstance(way, str) else ""
@@ -95,7 +100,7 @@ class OwnLab(LinkedLab):
 
     @property
     def guarantees(self) -> Guarantees:
-        """The promises of the store. It is reached for them: a lock service has to be asked."""
+        """The promises of the store, which is reached for them."""
         if self._guarantees is None:
             with holdfast.connect(self._url) as locks:
                 self._guarantees = locks.guarantees

@@ -28,7 +28,7 @@ SERVERS = ("first", "second")
 SENTINELS = ("sentinel 1", "sentinel 2", "sentinel 3")
 QUICK, CALM = 300, 60_000
 """Milliseconds of silence after which a primary counts as down: while one is being killed; else."""
-FAILOVER_LIMIT = 30.0
+FAILOVER_LIMIT = 60.0
 
 
 class SentinelLab(LinkedLab):

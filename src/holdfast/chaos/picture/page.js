@@ -86,7 +86,8 @@ class Page {
     const open = ours.filter((run) => run.passed == null).length;
     const caught = controls.filter((run) => run.passed).length;
     const stores = new Set(ours.map((run) => run.store)).size;
-    const verdict = failed ? `${failed} of them failed` : open ? `${open} of them not judged` : "every promise was kept";
+    const kept = ours.some(foreign) ? `${ours.find(foreign).library} promises nothing` : "every promise was kept";
+    const verdict = failed ? `${failed} of them failed` : open ? `${open} of them not judged` : kept;
     const control = controls.length ? `, and ${caught} of ${plural(controls.length, "lock")} known to be bad ${caught === 1 ? "was" : "were"} caught` : "";
     this.title(runs.length ? `${plural(ours.length, "run")} on ${plural(stores, "store")}: ${verdict}${control}` : "This report has no runs", $("title"));
     if (!runs.length) for (const id of ["run", "reading"]) $(id).hidden = true;
@@ -164,10 +165,12 @@ class Page {
     else if (figures.slept) words.push(`slept on ${times(figures.slept)}`);
     if (figures.stale_accepted) words.push(`${figures.stale_accepted} stale accepted by the fence`);
     if (figures.stale_refused) words.push(`${figures.stale_refused} stale refused`);
+    if (foreign(run) && figures.stale_accepted_unfenced) words.push(`${figures.stale_accepted_unfenced} stale accepted`);
     if (figures.disorder) words.push(`tokens fell ${times(figures.disorder)}`);
     if (figures.told_late) words.push(`told late ${times(figures.told_late)}`);
     if (figures.ghosts) words.push(plural(figures.ghosts, "ghost"));
-    const short = { failed: "failed", weak: "kept", passed: "kept", control: "caught", open: "not judged" }[outcome.look];
+    const good = foreign(run) ? "seen" : "kept";
+    const short = { failed: "failed", weak: good, passed: good, control: "caught", open: "not judged" }[outcome.look];
     const button = make("button", { type: "button", class: "cell", onclick: () => this.open(place) },
       badge(outcome), make("span", {}, make("span", { class: "aloud" }, `${name}, ${fault}: `), make("strong", {}, short), make("span", { class: "small" }, words.join(", ") || "no trouble")));
     button.dataset.run = String(place);

@@ -209,9 +209,14 @@ const STORES = {
   zookeeper: "ZooKeeper",
 };
 
+// Whether the lock of a run is that of another library, which promises nothing.
+function foreign(run) {
+  return Boolean(run.library) && run.library !== "holdfast";
+}
+
 function storeOf(run) {
   const store = Object.hasOwn(STORES, run.store) ? STORES[run.store] : String(run.store ?? "");
-  return run.library && run.library !== "holdfast" ? `${run.library} on ${store}` : store;
+  return foreign(run) ? `${run.library} on ${store}` : store;
 }
 
 // The fault of a run: its title says it in words.
@@ -259,10 +264,11 @@ function outcomeOfRun(run) {
       : { look: "failed", mark: "✗", text: `A lock that is known to be bad, and its defect${rule} was not found: this run proves nothing.${early}` };
   }
   if (!run.passed) return { look: "failed", mark: "✗", text: `A promise was broken.${early}` };
-  const weak = (run.verdicts || []).some((verdict) => verdict.held === false && verdict.rule !== UNFENCED);
-  return weak
-    ? { look: "weak", mark: "!", text: `Every promise was kept; what happened besides is not promised.${early}` }
-    : { look: "passed", mark: "✓", text: `Every promise was kept.${early}` };
+  const other = foreign(run);
+  const weak = (run.verdicts || []).some((verdict) => verdict.held === false && (other || verdict.rule !== UNFENCED));
+  const look = weak ? { look: "weak", mark: "!" } : { look: "passed", mark: "✓" };
+  if (other) return { ...look, text: `${run.library} promises nothing: this is what was seen.${early}` };
+  return { ...look, text: weak ? `Every promise was kept; what happened besides is not promised.${early}` : `Every promise was kept.${early}` };
 }
 
 // What is drawn of a run, by the names in the legend.

@@ -50,7 +50,7 @@ class Daemon:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
             **self._as,
         )

@@ -22,7 +22,7 @@ from .ports import free_ports
 from .processes import end_group, make_folder, remove_folder, start
 from .sites import HERE, Site
 
-READY_LIMIT = 30.0
+READY_LIMIT = 60.0
 
 
 def environment() -> dict[str, str]:

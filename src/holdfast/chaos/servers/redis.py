@@ -17,7 +17,7 @@ from .ports import free_port
 from .processes import end_group, freeze, make_folder, remove_folder, start, thaw
 from .sites import HERE, Site
 
-READY_LIMIT = 20.0
+READY_LIMIT = 60.0
 OTHERS = sorted((Path(sys.prefix) / "servers").glob("[!.]*"))
 """Programs of other versions and makes, from tools/redis-servers."""
 

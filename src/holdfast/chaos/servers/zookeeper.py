@@ -16,7 +16,7 @@ from .processes import end_group, freeze, make_folder, remove_folder, start, tha
 from .proxy import Place, connect_to
 from .tracing import Trace
 
-READY_LIMIT = 40.0
+READY_LIMIT = 60.0
 TICK = 0.5
 """The ensemble's tickTime, in seconds."""
 JAR = Path("/usr/share/java/zookeeper.jar")
@@ -103,7 +103,7 @@ class Node:
             return ""
 
     def serves(self) -> bool:
-        return "Mode: " in self.ask("srvr")
+        return self.running and "Mode: " in self.ask("srvr")
 
     def leads(self) -> bool:
         return "Mode: leader" in self.ask("srvr")

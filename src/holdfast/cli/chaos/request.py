@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from ...chaos.campaign import controls, faults_of, stores_for, why_not
@@ -37,6 +38,8 @@ OPTIONS = {
 ALL = "all"
 USUAL = "redis"
 """The store that is broken unless another one is named."""
+KEPT_SEED = 1
+"""The seed of a campaign whose runs are kept, unless another one is named."""
 PEER_TTL = 2.0
 """Seconds. Some libraries know whole seconds only."""
 UNREPEATED = ("--seed", "--json", "--html", "--markdown", "--url")
@@ -66,7 +69,8 @@ class Request:
             raise UsageError("--url needs a value: --url URL")
         self.url = url or ""
         """The URL of the user's own store; empty: stores are started here."""
-        self.seed = _number(options, "--seed", None)
+        # With the same seed a campaign whose runs are kept goes on.
+        self.seed = _number(options, "--seed", KEPT_SEED if "--state" in options else None)
         self.duration = seconds("--duration", options.get("--duration", "8s"))
         if not 1.0 <= self.duration <= 86400:
             raise UsageError("--duration must be between 1s and 1d")
@@ -87,6 +91,7 @@ class Request:
         self.skipped: list[Skipped] = []
         """The faults that were asked for by name, where they cannot be done."""
         self.setups = self._ours() + self._controls()
+        _check_folder(self.state)
 
     @property
     def command(self) -> str:
@@ -151,7 +156,8 @@ class Request:
         known = [name for name in stores_for(self._library) if name in LABS]
         possible = [name for name in known if missing[name] is None]
         if "--backend" in self._options:
-            named = _words(self._options, "--backend", "store", known)
+            kind = "store" if self._library == OURS else f"store for {self._library} called"
+            named = _words(self._options, "--backend", kind, known)
             found = [name for name in named if name != ALL]
             if ALL in named:
                 found += [name for name in possible if name not in found]
@@ -222,6 +228,17 @@ def _check_writable(path: str | None) -> None:
             os.unlink(path)
     except OSError as error:
         raise UsageError(f"--html {path!r:.80} cannot be written: {error.strerror}") from None
+
+
+def _check_folder(path: str | None) -> None:
+    """Makes the folder, and refuses one in which nothing can be kept, before anything is run."""
+    if path is None:
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+        TemporaryFile(dir=path).close()
+    except OSError as error:
+        raise UsageError(f"--state {path!r:.80} cannot be used: {error.strerror}") from None
 
 
 def _words(options: Mapping[str, str], name: str, kind: str, known: Sequence[str]) -> list[str]:

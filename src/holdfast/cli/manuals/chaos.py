@@ -29,7 +29,8 @@ prefix of our own are written.
                 "python-redis-lock, pottery, kazoo",
                 "--duration TIME": "how long each run is under faults (default: 8s)",
                 "--grants N": "go on with other seeds until there were so many grants in all",
-                "--state FOLDER": "with --grants: keep each run there, and go on there next time",
+                "--state FOLDER": "with --grants: keep each run there, and go on there next "
+                "time; the seed is 1 unless --seed names another",
                 "--without-controls": "leave out the locks that are known to be bad; nothing shows "
                 "then that the checker would catch one",
                 "--workers N": "the processes that contend (default: 4)",

@@ -22,7 +22,8 @@ somebody else may run it.
                 "--every TIME": "counted from the start of the last run; where cron asks once a day, "
                 "give a little less than that, such as 20h",
                 "--cron EXPRESSION": "until the next time that the expression names: five fields, or "
-                "@hourly, @daily, @weekly, @monthly, @yearly; a run that was missed is made up for",
+                "@hourly, @daily, @weekly, @monthly, @yearly; a run that was missed is made up for. "
+                "The store's clock says when that is: ask some minutes later, or every few minutes",
                 "--timezone ZONE": "of the expression, such as Europe/Berlin (default: UTC)",
                 "--at-least TIME": "keep others from trying for so long even if COMMAND fails",
                 "--at-most TIME": "end COMMAND after so long (with --grace); it has failed then",
@@ -34,10 +35,10 @@ somebody else may run it.
         PROGRAMS,
     ),
     examples={
-        "holdfast once nightly-report --every 20h -- ./report.sh": "once a day, whoever comes first: "
+        "holdfast once daily-report --every 20h -- ./report.sh": "once a day, whoever comes first: "
         "a little less than the interval at which it is asked",
         "holdfast once backup --cron '30 2 * * *' --busy-ok -- ./backup.sh": "in the crontab of every "
-        "machine: one of them makes the backup of the night",
+        "machine, at 35 2 * * *: one of them makes the backup of the night",
     },
     statuses={
         "N": "COMMAND's own; 128+n if signal n ended it",

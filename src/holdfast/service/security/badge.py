@@ -55,10 +55,6 @@ class Badge(NamedTuple):
         """Returns True if the lock `name`, or a resource of that name, is this bearer's to use."""
         return self.namespace in (None, namespace) and name.startswith(self.prefixes)
 
-    def covers_all(self, namespace: str) -> bool:
-        """Returns True if every name of the namespace is covered."""
-        return self.namespace in (None, namespace) and "" in self.prefixes
-
     def expired(self, now: float) -> bool:
         return self.expires is not None and now >= self.expires
 

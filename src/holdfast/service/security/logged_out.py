@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...errors import ConfigError
 from . import private_files
-from .private_files import Mark, mark_of
+from .private_files import Mark, Unread, mark_of
 
 WHAT = "the list of sessions that were logged out"
 _log = logging.getLogger("holdfast.service.security")
@@ -28,16 +28,28 @@ class LoggedOut:
         self._mark: Mark | None = None
         self._numbers: dict[str, float] = {}
         """The session's numbers, with when each would have ended."""
+        self._fault = ""
+        """Why the file could not be read the last time, which was logged."""
 
     def __contains__(self, number: str) -> bool:
         mark = mark_of(self._path)
         if mark is not None and mark != self._mark:
-            self._mark = mark
-            try:
-                self._numbers.update(_load(self._path))
-            except (ConfigError, FileNotFoundError) as error:
-                _log.warning("%s", error)
+            self._learn(mark)
         return number in self._numbers
+
+    def _learn(self, mark: Mark | None) -> None:
+        """Reads what was logged out at any service. A damaged file is read once; `mark` is its mark."""
+        fault = ""
+        try:
+            self._numbers.update(_load(self._path))
+        except Unread as error:
+            mark, fault = None, str(error)  # the same file may be read by the next look
+        except (ConfigError, FileNotFoundError) as error:
+            fault = str(error)
+        self._mark = mark
+        if fault and fault != self._fault:
+            _log.warning("%s", fault)
+        self._fault = fault
 
     def add(self, number: str, ends: float) -> None:
         """Remembers a session; those that have ended by themselves are forgotten."""

@@ -6,11 +6,9 @@ read; the answer has a cookie that they cannot read either.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
-from ..answers import Answer, Receive, Scope
+from ..answers import Answer
 from ..call import Call
 from ..field_checks import text
 from ..fields import Field, Form
@@ -65,7 +63,7 @@ class LogIn:
         """Begins a session: always a new one, whatever cookie the browser had before."""
         tokens, scope = self._tokens, call.scope
         address = address_of(scope)
-        caller = tokens.recognise_text(await _token_in(scope, call.receive), scope)
+        caller = tokens.recognise_text(await _token_in(call), scope)
         if caller is None:
             refusal = tokens.refuse(address)
             if refusal.kind == "unauthorized":  # too many of them would fill the log
@@ -91,29 +89,9 @@ class LogIn:
         return Answer(200, {}, ((b"set-cookie", tokens.sessions.removal().encode()),))
 
 
-async def _token_in(scope: Scope, receive: Receive) -> str:
-    """Returns the token in the body of a log-in."""
-    types = [value for name, value in scope["headers"] if name == b"content-type"]
-    if len(types) != 1 or types[0].partition(b";")[0].strip().lower() != b"application/json":
-        raise Problem("media-type", "the body has to be sent with Content-Type: application/json")
-    data = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Problem("bad-request", "the client went away before its body was read")
-        data += message.get("body", b"")
-        if len(data) > _MOST:
-            raise Problem(
-                "too-large",
-                f"the body of a log-in has at most {_MOST} bytes",
-                headers=((b"connection", b"close"),),
-            )
-        if not message.get("more_body", False):
-            break
-    try:
-        body: Any = json.loads(data.decode())
-    except (ValueError, RecursionError):
-        raise Problem("bad-request", "the body is not JSON") from None  # and is not repeated
+async def _token_in(call: Call) -> str:
+    """Returns the token in the body of a log-in. What was sent in its place is not repeated."""
+    body = await call.read_json(_MOST)
     if not isinstance(body, dict) or set(body) != {"token"} or not isinstance(body["token"], str):
         raise Problem("bad-input", 'the body of a log-in is {"token": "holdfast_…"}')
     shown: str = body["token"]

@@ -20,6 +20,14 @@ Mark = tuple[int, int, int, int, int]
 """By which a changed file is told from the one that was read: device, inode, size, times."""
 
 
+class Unread(ConfigError):
+    """Raised when a file could not be read, though nothing may be wrong with the file.
+
+    The process has no descriptor left, or the disk fails: the next attempt may succeed, and the file's
+    mark is the same then.
+    """
+
+
 def mark_of(path: str) -> Mark | None:
     """Returns the mark of the file as it is now; None if there is none."""
     try:
@@ -34,15 +42,21 @@ def mark_of(path: str) -> Mark | None:
 def read(what: str, path: str) -> tuple[bytes, Mark]:
     """Returns the content of the file and its mark.
 
-    Raises FileNotFoundError if there is none, and ConfigError if it cannot be trusted.
+    Raises FileNotFoundError if there is none, ConfigError if it cannot be trusted, and `Unread`.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return _read(what, path)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{what} {path} cannot be read: {reason}") from None
+    except OSError as error:
+        raise Unread(f"{what} {path} cannot be read: {error.strerror or error}") from None
+
+
+def _read(what: str, path: str) -> tuple[bytes, Mark]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        raise ConfigError(f"{what} {path} cannot be read: {error}") from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

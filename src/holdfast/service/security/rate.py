@@ -32,11 +32,3 @@ class Buckets:
         if len(self._levels) > MOST:
             del self._levels[next(iter(self._levels))]
         return missing / self._rate if missing > 0 else 0.0
-
-    def wait(self, key: str) -> float:
-        """Returns the seconds until there is one in the bucket, without taking it."""
-        found = self._levels.get(key)
-        if found is None:
-            return 0.0
-        level = found[0] + max(self._clock() - found[1], 0.0) * self._rate
-        return max(1.0 - level, 0.0) / self._rate

@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from . import token_file
 from .badge import Badge
 from .bearer import Bearer, parse
-from .private_files import Mark, mark_of
+from .private_files import Mark, Unread, mark_of
 
 _log = logging.getLogger("holdfast.service.security")
 _NOBODY = "0" * 64
@@ -92,6 +92,9 @@ class Roster:
         except FileNotFoundError:
             self._mark = None
             self._fail(f"the token file {self.path} is gone")
+        except Unread as error:
+            self._mark = None  # the same file may be read by the next look
+            self._fail(str(error))
         except ConfigError as error:
             self._mark = before
             self._fail(str(error))

@@ -162,12 +162,10 @@ class AtOnce(Restarts):
     scales = (1.0,)
 
     def altered(self) -> AbstractContextManager[object]:
-        async def at_once(rejoin: Rejoin, node: Any, run_id: bytes, marker: Any) -> None:
-            reply = await rejoin._begin(node, run_id, b"again")
-            if reply[0] == 1:
-                await rejoin._let_vote(node, read_marker(reply[1]))
-            else:
-                await rejoin._admit(node, run_id, reply[1], 2, 1, b"")
+        async def at_once(
+            rejoin: Rejoin, node: Any, run_id: bytes, marker: Any, begun: list[Any]
+        ) -> None:
+            await rejoin._admit(node, run_id, begun[0], 2, 1, b"")
 
         return replaced(Rejoin, "_rejoin", at_once)
 

@@ -64,6 +64,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ... import forks
 from ..._runtime.aio import Poller, Signal
 from ...clock import Clock
 from ...entries import Claim
@@ -127,6 +128,7 @@ class Ticket:
 
     __slots__ = (
         "__weakref__",
+        "_made_in",
         "_signal",
         "_told",
         "grant",
@@ -154,6 +156,7 @@ class Ticket:
         """The task or thread whose attempt it is."""
         self._told = False
         self._signal: Signal | None = None
+        self._made_in = forks.generation
 
     @property
     def name(self) -> str:
@@ -206,7 +209,7 @@ class Ticket:
         Its waiters serve the `poller`, on whose descriptors wake-ups come.
         """
         if self._signal is None:
-            self._signal = Signal(clock)  # most tickets never wait
+            self._signal = Signal(clock, self._made_in)  # most tickets never wait
             if self._told:
                 self._signal.set()
         if poller is None:

@@ -54,7 +54,7 @@ class Turnstile:
         # The turn is ended twice, as a signal handler may raise at its very entry.
         try:
             while not await turn.take(deadline - now()):
-                if self.is_silent(began) or latest <= now():
+                if patience <= 0 or latest <= now() or self.is_silent(began):
                     raise too_late()
                 deadline = min(now() + min(patience, LOOK_AGAIN), latest)
             deadline = max(deadline, min(now() + patience, latest))

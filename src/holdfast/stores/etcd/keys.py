@@ -194,11 +194,15 @@ class Naming:
 
         `keys` are in the order of their creation. Those of adopted leases may be there twice.
         """
-        entries = [one for one in map(self.stored_entry, keys) if one is not None]
-        adopted = {one.kv.key: one for one in entries if one.adopted}
-        if not adopted:
-            return entries
-        return [*adopted.values(), *(one for one in entries if not one.adopted)]
+        return in_order([one for one in map(self.stored_entry, keys) if one is not None])
+
+
+def in_order(entries: list[StoredEntry]) -> list[StoredEntry]:
+    """Returns entries that were read in the order of their creation in the order of the queue."""
+    adopted = {one.kv.key: one for one in entries if one.adopted}
+    if not adopted:
+        return entries
+    return [*adopted.values(), *(one for one in entries if not one.adopted)]
 
 
 def _escaped(text: str) -> str:

@@ -35,14 +35,22 @@ REFUSED = frozenset(
     | {"sql_mode", "use_unicode", "write_timeout"}
 )
 """The settings of PyMySQL that holdfast chooses itself."""
-ENCODINGS = ("utf8", "utf8mb4")
+CHOSEN = {
+    "charset": ("utf8", "utf8mb4"),
+    "use_unicode": ("1", "true"),
+    "binary_prefix": ("1", "true"),
+}
+"""Settings that engines of SQLAlchemy have in their URLs, with the values that are ours as well."""
 
 
 def split_query(target: Target) -> tuple[Target, dict[str, str]]:
     """Returns the target with our own options alone, and those of PyMySQL."""
-    if target.query.get("charset", "").lower() in ENCODINGS:  # as engines of SQLAlchemy have it
-        target = target._replace(query={**target.query})
-        target.query.pop("charset")
+    query = {
+        name: value
+        for name, value in target.query.items()
+        if value.lower() not in CHOSEN.get(name, ())
+    }
+    target = target._replace(query=query)
     for name in sorted(REFUSED & set(target.query)):
         raise ConfigError(f"option {name!r} cannot be given: holdfast chooses it itself")
     ours = {name: value for name, value in target.query.items() if name not in THEIRS}
@@ -60,7 +68,7 @@ class Address:
         user, _, password = credentials.partition(":")
         self.unix_socket = query.get("unix_socket", "")
         self.host, self.port = _host_and_port(place, target.scheme)
-        if not path or "/" in path:
+        if not path or "/" in path or "@" in path:  # the / was in a password
             raise ConfigError(
                 f"this {target.scheme}:// URL names no database; write "
                 f"{target.scheme}://USER:PASSWORD@HOST:PORT/DATABASE, with / : @ ? # and % in a "
@@ -151,7 +159,9 @@ def _host_and_port(place: str, scheme: str) -> tuple[str, int]:
     if not colon or port.endswith("]"):
         host, port = place, ""
     if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise ConfigError(f"the port must be a number from 1 to 65535, not {port!r:.40}")
+        # Only a number is shown: the part with the host may be missing, and this be the password.
+        shown = f"not {port:.40}" if port.isdecimal() else "and this is none"
+        raise ConfigError(f"the port must be a number from 1 to 65535, {shown}")
     if "," in host:
         raise ConfigError(f"a {scheme}:// URL names one server, the primary, or a proxy before it")
     return unquote(host).strip("[]") or "localhost", int(port or PORT)

@@ -21,7 +21,8 @@ CONNECT_SHARE = 2.0
 """Seconds that one of several addresses has to answer, at most."""
 SESSION = (
     "SET SESSION autocommit = 1, completion_type = 0, sql_mode = ''",
-    "SET SESSION sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 16777216",
+    "SET SESSION sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, "
+    "group_concat_max_len = 16777216",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 )
 """The statements that begin every connection, whatever the server's defaults are."""

@@ -33,7 +33,13 @@ TABLES = frozenset({1071, 1074, 1118, 1286, 1709, 1911, 3161})
 BINARY_LOG = 1665
 ROUTINE_EXISTS = 1304
 
+TOO_MANY = frozenset({1203, 1226})
+"""One user has more connections than it may have, or asks too often."""
+
 _USER = re.compile(r" (?:to|for) user '(?:[^'\\]|\\.)*'(?:@'[^']*')?")
+_ACCOUNT = re.compile(r"'(?:[^'\\]|\\.)*'@'[^']*'")
+"""A user in a message of any language: only English ones have the words before it."""
+_LIMIT = re.compile(r"max_\w+")
 
 
 class Denied(ConfigError):
@@ -46,7 +52,12 @@ class RoutineExists(BackendUnavailable):
 
 def refusal(code: int, message: str, address: Address) -> Exception:
     """Returns the exception to raise for a refusal, by its number. It names no user."""
-    message = _USER.sub("", message)
+    message = _ACCOUNT.sub("this user", _USER.sub("", message))
+    if code in TOO_MANY:
+        limit = _LIMIT.search(message)
+        message = (
+            f"this user has reached its limit, {limit[0] if limit else 'max_user_connections'}"
+        )
     if code in READ_ONLY or (code == OPTION and "read" in message.lower()):
         return Unready("it is read-only: a replica, or one that may not be written to")
     if code in GIVEN_UP:

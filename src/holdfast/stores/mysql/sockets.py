@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from ...forked_sockets import end_in_children
+
 LAST_LOOK = 0.001
 """Seconds for which a socket is looked at when the deadline is over: if this process stood still, what
 it waits for has come meanwhile."""
@@ -70,10 +72,17 @@ class TimedContext(ssl.SSLContext):
     def wrap_socket(self, sock: socket.socket, *values: Any, **named: Any) -> ssl.SSLSocket:
         assert isinstance(sock, TimedSocket)
         deadline = sock.deadline
-        sock.hurry()  # the handshake is one call
+        named["do_handshake_on_connect"] = False
         wrapped = super().wrap_socket(sock, *values, **named)
         assert isinstance(wrapped, TimedTls)
+        end_in_children(wrapped)
         wrapped.deadline = deadline
+        try:
+            wrapped.hurry()  # the handshake is one call
+            wrapped.do_handshake()
+        except BaseException:
+            wrapped.close()
+            raise
         return wrapped
 
 
@@ -82,6 +91,7 @@ def connect(family: int, where: Any, deadline: Deadline) -> TimedSocket:
     sock = TimedSocket(family, socket.SOCK_STREAM)
     try:
         sock.deadline = deadline
+        end_in_children(sock)
         sock.hurry()
         sock.connect(where)
         if family != socket.AF_UNIX:

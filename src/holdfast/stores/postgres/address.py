@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,12 @@ KEYWORDS = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defau
 """The settings that libpq takes in a URL."""
 REFUSED = frozenset({"replication", "client_encoding"})
 """The settings of libpq that holdfast chooses itself."""
+OF_DRIVERS = frozenset({"prepared_statement_cache_size", "async_fallback"})
+"""Options in the URLs of SQLAlchemy's engines that say nothing of the place."""
+SSL = {"true": "require", "1": "require", "false": "disable", "0": "disable"}
+"""The values of `ssl` that asyncpg does not share with libpq's `sslmode`."""
+
+_HOST = re.compile(r"([\w.-]*)(?::(\d+))?")
 
 UNREADABLE = (
     "this postgresql:// URL cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
@@ -27,11 +34,29 @@ UNREADABLE = (
 
 def split_query(target: Target) -> tuple[Target, dict[str, str]]:
     """Returns the target with our own options alone, and those that are for libpq."""
-    ours = {name: value for name, value in target.query.items() if name not in KEYWORDS}
-    theirs = {name: value for name, value in target.query.items() if name in KEYWORDS}
+    query = {name: value for name, value in target.query.items() if name not in OF_DRIVERS}
+    if "ssl" in query and "sslmode" not in query:  # as asyncpg calls it
+        ssl = query.pop("ssl")
+        query["sslmode"] = SSL.get(ssl.lower(), ssl)
+    if query.get("client_encoding", "").lower() in ("utf8", "utf-8"):
+        del query["client_encoding"]
+    ours = {name: value for name, value in query.items() if name not in KEYWORDS}
+    theirs = {name: value for name, value in query.items() if name in KEYWORDS}
     for name in sorted(REFUSED & set(theirs)):
         raise ConfigError(f"option {name!r} cannot be given: holdfast chooses it itself")
-    return target._replace(query=ours), theirs
+    return target._replace(query=ours), _ports_apart(theirs)
+
+
+def _ports_apart(settings: dict[str, str]) -> dict[str, str]:
+    """Returns settings as libpq has them: SQLAlchemy writes the ports with the hosts, `host=a:1`."""
+    hosts = [_HOST.fullmatch(host) for host in settings.get("host", "").split(",")]
+    if "port" in settings or None in hosts or not any(host and host[2] for host in hosts):
+        return settings
+    return {
+        **settings,
+        "host": ",".join(host[1] for host in hosts if host),
+        "port": ",".join(host[2] or "" for host in hosts if host),
+    }
 
 
 class Address:
@@ -43,7 +68,9 @@ class Address:
         try:
             if "@" in rest.partition("/")[2]:
                 raise ValueError  # the / was in a password: what is before it would be shown as a host
-            parsed = pq.Conninfo.parse(f"postgresql://{rest}{'?' if text else ''}{text}".encode())
+            # SQLAlchemy leaves a blank as it is, also in a password.
+            uri = f"postgresql://{rest}{'?' if text else ''}{text}".replace(" ", "%20")
+            parsed = pq.Conninfo.parse(uri.encode())
         except Exception as error:
             let_through(error)
             # What libpq says may have the password in it.

@@ -11,11 +11,12 @@ from psycopg import OperationalError, pq
 
 from ...clock import Clock
 from ...errors import ConfigError
+from ...forked_sockets import end_in_children
 from ...interrupts import let_through
 from ..sql.connections import Row, Value
 from ..sql.failures import Late, Lost, Unready
 from .address import Address
-from .failures import ISOLATION, READ_ONLY, RECOVERING, refusal, unreachable
+from .failures import ISOLATION, READ_ONLY, RECOVERING, credentials_refused, refusal, unreachable
 
 INTEGERS, BOOLEAN = frozenset({20, 21, 23}), 16
 """The numbers of PostgreSQL's types."""
@@ -49,6 +50,7 @@ class PostgresConnection:
         self._prepares = True
         self._calls: dict[bytes, int] = {}
         """The calls of each statement, up to the one that prepared it."""
+        end_in_children(self)
 
     def open(self, deadline: float) -> None:
         """Connects, to the first host that answers and is as it has to be."""
@@ -73,11 +75,11 @@ class PostgresConnection:
     def _connect(self, conninfo: bytes, deadline: float) -> None:
         connection = self._connection = pq.PGconn.connect_start(conninfo)
         if connection.status == pq.ConnStatus.BAD:
-            raise unreachable(connection.get_error_message(), self._address)
+            raise self._unreachable(connection)
         polling: int = pq.PollingStatus.WRITING
         while polling != pq.PollingStatus.OK:
             if polling == pq.PollingStatus.FAILED:
-                raise unreachable(connection.get_error_message(), self._address)
+                raise self._unreachable(connection)
             writing = polling == pq.PollingStatus.WRITING
             self._until_ready(connection, select.POLLOUT if writing else select.POLLIN, deadline)
             polling = connection.connect_poll()
@@ -92,6 +94,12 @@ class PostgresConnection:
                 f"the database at {self._address} has the encoding {encoding}, which cannot hold every "
                 "name; create one with ENCODING 'UTF8'"
             )
+
+    def _unreachable(self, connection: pq.abc.PGconn) -> Exception:
+        if connection.needs_password:
+            return credentials_refused(self._address)
+        names = tuple(name.decode() for name in (connection.user, connection.db) if name)
+        return unreachable(connection.get_error_message(), self._address, names)
 
     def fileno(self) -> int:
         return self._usable().socket

@@ -188,8 +188,8 @@ class Commands:
 
     def adopt(self, terms: LockTerms, giver: str, owner: str) -> bytes:
         asked = bulk(self._request(terms))
-        call = self._script_call("adopt", terms.name, 3)
-        return call + asked + bulk(giver.encode()) + bulk(owner.encode())
+        call = self._script_call("adopt", terms.name, 4)
+        return call + asked + bulk(giver.encode()) + bulk(owner.encode()) + TOMBSTONE
 
     def observe(self, name: str, seconds: float, after: int) -> bytes:
         """Returns the beginning of a look at an election; the channel and the owner follow it."""

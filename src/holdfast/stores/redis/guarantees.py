@@ -26,8 +26,8 @@ REDIS = Guarantees(
 )
 
 TWO_PRIMARIES = (
-    ". While a primary that was cut off still grants beside the new one, each counts by its own clock: "
-    "a token may be told a moment after a higher one"
+    ". While a primary that was cut off, or has come back before anybody told it, still grants beside "
+    "the new one, each counts by its own clock: a token may be told a moment after a higher one"
 )
 
 REDIS_SENTINEL = REDIS._replace(

@@ -17,6 +17,7 @@ from ..redis.address import Address
 from ..redis.keys import Naming
 from ..redis.questions import Server, judge_memory, judge_version
 from ..redis.wire.protocol import require_hiredis
+from ..redis.wire.refusals import DENIED, code_of, reason_of
 from ..resolving import resolve
 from ..urls import Target
 from ._sync.rejoin import DRIFT
@@ -39,6 +40,9 @@ RIGHTS = (
 )
 
 
+LIVES = "the clients have to know whether a node votes, and whether it has restarted"
+
+
 class Node:
     """One node, as it was found."""
 
@@ -51,13 +55,15 @@ class Node:
         self.uptime = 0
         self.replication: dict[str, str] = {}
         self.reading: Reading | None = None
+        self.is_closed = False
+        """True if we are not let in, or may not see whether it votes."""
         self.marker: Marker | None = None
         self.began: float | None = None
         """Seconds since it began to come back, by its own clock, in its present run."""
 
     def votes(self, durable: bool) -> bool:
         """Returns whether it takes part in decisions."""
-        if self.failure or self.marker is None:
+        if self.failure or self.is_closed or self.marker is None:
             return False
         return durable or self.marker.incarnation.startswith(self.run_id.encode())
 
@@ -68,11 +74,17 @@ def examine(target: Target, namespace: str, options: dict[str, Any], deadline: f
     require_hiredis()
     findings = Findings()
     nodes = [Node(address) for address in settings.addresses]
+    refusals: list[ConfigError] = []
     for node in nodes:
         try:
             _ask(findings, node, settings, namespace, deadline)
         except (BackendUnavailable, ConfigError) as error:
             node.failure = str(error)
+            if isinstance(error, ConfigError):
+                refusals.append(error)
+                node.is_closed = True
+    if len(refusals) == len(nodes):
+        raise refusals[0]
     if all(node.failure for node in nodes):
         raise BackendUnavailable(f"no node answers: {nodes[0].failure}")
     _judge_reachable(findings, nodes, settings)
@@ -98,28 +110,48 @@ def _ask(
         node.uptime = int(info.get("uptime_in_seconds", 0))
         node.replication = server.info(b"replication")
         node.reading = server.read_clock()
-        space = namespace_key(namespace)
-        node.marker = _marker(server.ask(b"GET", space + b":redlock:marker"))
-        node.began = _beginning(server.ask(b"GET", space + b":redlock:beginning"), node)
+        naming = Naming(namespace, None)
+        marker = server.ask(b"GET", naming.space + b":redlock:marker")
+        node.marker = _marker(marker)
+        node.is_closed = not node.run_id or isinstance(marker, Exception)
+        node.began = _beginning(server.ask(b"GET", naming.space + b":redlock:beginning"), node)
         if settings.durable:
             _judge_durable(findings, server, node)
-        key = namespace_key(trial_namespace(namespace))
-        reply = server.ask(b"EVAL", PROBE, b"1", key)
-        if isinstance(reply, Exception):
-            findings.wrong(
-                "scripts",
-                f"this user may not run scripts that write: {reply!s:.120}",
-                "every step of a lock is a script on each node",
-                RIGHTS,
-                server=node.name,
-            )
+        _judge_rights(findings, server, node, namespace, marker)
     finally:
         server.close()
 
 
-def namespace_key(namespace: str) -> bytes:
-    """Returns the beginning of all keys in a namespace."""
-    return Naming(namespace, None).space
+def _judge_rights(
+    findings: Findings, server: Server, node: Node, namespace: str, marker: Any
+) -> None:
+    """Adds what the node refuses: for want of a right, or because it cannot write."""
+    key = Naming(trial_namespace(namespace), None).space
+    probe = server.ask(b"EVAL", PROBE, b"1", key)
+    scripts = "every step of a lock is a script on each node"
+    if isinstance(probe, Exception) and code_of(probe) not in DENIED:
+        findings.wrong(
+            "writes",
+            f"it {reason_of(probe)}",
+            "a node that cannot write grants nothing, as if it were down",
+            "find out why: INFO memory, INFO replication, INFO persistence",
+            server=node.name,
+        )
+    channel = Naming(namespace, None).channels + b"doctor"
+    for what, reply, why in (
+        ("run scripts that write", probe, scripts),
+        ("see the node's run_id: INFO server", not node.run_id and Exception("NOPERM"), LIVES),
+        ("read its keys", marker, LIVES),
+        ("listen on channels", server.ask(b"SUBSCRIBE", channel), "waiters are woken on channels"),
+    ):
+        if isinstance(reply, Exception) and code_of(reply) in DENIED:
+            findings.wrong(
+                "scripts",
+                f"this user may not {what}: {reply!s:.120}",
+                why,
+                RIGHTS,
+                server=node.name,
+            )
 
 
 def _marker(reply: Any) -> Marker | None:
@@ -181,7 +213,9 @@ def _judge_reachable(findings: Findings, nodes: Sequence[Node], settings: Settin
             node.failure,
             f"{settings.quorum} of {len(nodes)} nodes have to vote for each lock, and {reached} answer"
             + ("" if few else f": {_more(reached - settings.quorum)} may fail"),
-            "start it, or find out what is between it and this machine",
+            RIGHTS
+            if node.is_closed
+            else "start it, or find out what is between it and this machine",
             server=node.name,
         )
     if not out:
@@ -260,7 +294,7 @@ def _host(address: Address, deadline: float) -> str:
 
 def _judge_votes(findings: Findings, nodes: Sequence[Node], settings: Settings) -> None:
     """Adds which nodes vote, for how long others have been out, and how they come back."""
-    reached = [node for node in nodes if not node.failure]
+    reached = [node for node in nodes if not node.failure and not node.is_closed]
     if len(reached) == len(nodes) and not any(node.marker for node in nodes):
         findings.note(
             "votes",
@@ -269,6 +303,9 @@ def _judge_votes(findings: Findings, nodes: Sequence[Node], settings: Settings) 
         )
         return
     voters = [node for node in nodes if node.votes(settings.durable)]
+    closed = sum(node.is_closed for node in nodes if not node.failure)
+    if len(voters) < settings.quorum <= len(voters) + closed:
+        return  # nobody knows, and that is wrong already
     for node in reached:
         if node.marker is not None:
             _judge_marker(findings, node, settings)

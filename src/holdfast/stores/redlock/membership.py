@@ -18,6 +18,8 @@ from ..redis.wire.refusals import UNABLE, code_of
 from .address import Settings
 
 US = b"\x1f"
+REFUSED = UNABLE | {"NOPERM"}
+"""Refusals of a node that may grant other requests, such as renewals."""
 
 
 class Marker(NamedTuple):
@@ -185,10 +187,15 @@ class NodeTable:
         return tuple(str(node) for node in self.nodes if not node.incarnation)
 
 
+def is_refusal(reply: object) -> bool:
+    """Returns whether `reply` is that of a node which votes, and cannot write now, or not for us."""
+    return isinstance(reply, Exception) and code_of(reply) in REFUSED
+
+
 def failure_reason(error: Exception) -> str:
     """Returns why a node that replies with `error` is out; empty if only the request was refused."""
     text = str(error)
-    if text.startswith("HFLEFT") or code_of(error) in UNABLE:
+    if text.startswith("HFLEFT") or is_refusal(error):
         return ""
     if text.startswith("NOSCRIPT"):
         return "it has lost our scripts"

@@ -12,13 +12,34 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..redis.wire.refusals import reason_of
+from ...errors import BackendUnavailable, ConfigError
+from ..redis.wire.refusals import DENIED, code_of, reason_of
 from .membership import NodeTable
 
 OTHER_KIND = -2
 """The first word of a refusal by a node on which the lock is in use as another kind."""
 SEVERAL = b"*"
 """The word for the holders of a lock that several hold, where they leave no room."""
+
+
+def refused_error(
+    table: NodeTable, errors: Mapping[int, Exception], what: str, name: str | None = None
+) -> BackendUnavailable | ConfigError:
+    """Returns the error for `what`, with why nodes did not do as they were asked.
+
+    It is a matter of permissions if no majority would be left without the nodes that deny us something.
+    """
+    nodes = table.nodes
+    reasons = "; ".join(
+        f"{nodes[index].name}: {error}"
+        if isinstance(error, OSError)  # there was no reply
+        else f"{nodes[index].name} {reason_of(error)}"
+        for index, error in sorted(errors.items())
+    )
+    denials = sum(code_of(error) in DENIED for error in errors.values())
+    if denials > len(nodes) - table.quorum:
+        return ConfigError(f"{what}: {reasons}; check the user's permissions", name=name)
+    return BackendUnavailable(f"{what}: {reasons}", name=name)
 
 
 class Ballot:
@@ -148,15 +169,6 @@ class Ballot:
     def is_answered(self) -> bool:
         """Returns whether a majority has granted the lock, or said that another owner holds it."""
         return len(self.counted) + len(self.busy) >= self._quorum
-
-    def describe_errors(self) -> str:
-        """Returns why nodes neither granted the lock nor said that another owner holds it."""
-        return "; ".join(
-            f"{self._table.nodes[index].name}: {error}"
-            if isinstance(error, OSError)  # there was no reply
-            else f"{self._table.nodes[index].name} {reason_of(error)}"
-            for index, error in sorted(self.errors.items())
-        )
 
     def remaining(self) -> float:
         """Returns the seconds after which enough nodes could be free for a majority."""

@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
+from ... import forks
 from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError
 from ...refusals import as_public
@@ -51,12 +52,22 @@ LEAST_TIME = 0.25
 
 
 class Connections:
-    """At most `most` connections, which `make` makes."""
+    """At most `most` connections, which `make` makes.
+
+    Where none can be made, because the database or this process may have no more, a call is made on
+    one of `others` that nobody uses.
+    """
 
     def __init__(
-        self, make: Callable[[], Connection], most: int, clock: Clock, address: str
+        self,
+        make: Callable[[], Connection],
+        most: int,
+        clock: Clock,
+        address: str,
+        others: Connections | None = None,
     ) -> None:
         self._make = make
+        self._others = others
         self._most = most
         self._clock = clock
         self._address = address
@@ -67,6 +78,7 @@ class Connections:
         caller."""
         self._waiting: deque[Any] = deque()
         self._closed = False
+        self._made_in = forks.current()
 
     def call(
         self,
@@ -120,7 +132,12 @@ class Connections:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _use_once(self, work: Callable[[Connection], Result], deadline: float) -> Result:
-        connection = self._borrow(deadline)
+        try:
+            connection = self._borrow(deadline)
+        except (Lost, Again):
+            if self._others is None or not self._others._idle:
+                raise
+            return self._others._use_once(work, deadline)
         try:
             result = work(connection)
         except BaseException as error:
@@ -143,6 +160,7 @@ class Connections:
             try:
                 with connecting():
                     connection.open(deadline)
+                forks.refuse_inherited(self._made_in)  # again: a child opens one of its own
             except BaseException:
                 self._drop(connection)
                 raise
@@ -150,6 +168,7 @@ class Connections:
 
     def _new(self) -> Connection | None:
         """Returns a connection that is not open yet; None if there are as many as there may be."""
+        forks.refuse_inherited(self._made_in)
         with self._mutex:
             if self._closed:
                 raise BackendUnavailable(f"this connection to {self._address} is closed")
@@ -180,6 +199,8 @@ class Connections:
         self._wake_one()
 
     def _drop(self, connection: Connection) -> None:
+        if self._made_in != forks.current():
+            return  # it is the parent's, whose other threads may hold our mutex here
         with self._mutex:
             self._all.discard(connection)
         connection.close()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from functools import partial
+from random import random, randrange
 from typing import Protocol
 
 from ...clock import Clock
-from ...entries import SEPARATOR, AcquireRequest, Claim
+from ...entries import HIGHEST_CHANGE, SEPARATOR, AcquireRequest, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...model import (
     GONE,
@@ -31,17 +32,19 @@ from ...model import (
 )
 from ...refusals import given_up, in_use_as, owner_used_again
 from .connections import Connection, Connections, Row, Value
+from .doubts import LASTING, Doubts
 from .states import SECOND, states_of
 
 BATCH = 500
 """Leases that are renewed in one call."""
 LONGEST_WAIT = 5.0
 """Seconds that a step waits for the steps of others on the same lock, at most."""
-REMEMBERED = 600.0
-"""Seconds for which the database refuses a request that was given up."""
 CLEAN_EVERY, CLEANED, UNUSED = 30.0, 200, 86400.0
 """Seconds between two cleanings by one manager; the locks that one looks at; and the seconds after
 which a lock that nobody used is removed."""
+CLEAN_AFTER = 100
+"""Releases after which a manager cleans in any case. One release leaves one name at most, and two are
+looked at: so the tables have an end, however many names come and go."""
 
 
 class Database(Protocol):
@@ -70,11 +73,13 @@ class SqlStore:
         self._clock = clock
         address = database.address
         self._steps = Connections(database.connection, connections, clock, address)
-        self._keeping = Connections(database.connection, 1, clock, address)
-        """Renewals have a connection of their own, so they wait for no others."""
-        self._in_doubt: set[str] = set()
-        """Owners whose request may have arrived, or may still arrive."""
-        self._clean_at = clock.now() + CLEAN_EVERY
+        self._keeping = Connections(database.connection, 1, clock, address, self._steps)
+        """Renewals have a connection of their own if it can be had, so they wait for no others."""
+        self._in_doubt = Doubts(clock)
+        # Not all in step: also programs that live for a second clean as often as they should together.
+        self._clean_at = clock.now() + random() * CLEAN_EVERY
+        self._releases = randrange(CLEAN_AFTER)
+        """The releases since the last cleaning."""
 
     def open(self, deadline: float) -> None:
         """Connects, and sees to it that the tables are there."""
@@ -204,7 +209,8 @@ class SqlStore:
         self, name: str, owner: str, after: int, lasting: float, channel: str, deadline: float
     ) -> Observation:
         """Returns the changes of an election; has the owner woken on `channel` at the next one."""
-        values = (self._prefix + name, owner, after, _micros(lasting), channel)
+        known = min(after, HIGHEST_CHANGE)
+        values = (self._prefix + name, owner, known, _micros(lasting), channel)
         (first, *rows) = self._step("observe", deadline, *values)
         return Observation(tuple(_change(*row) for row in rows), first[-1] / SECOND)
 
@@ -224,15 +230,20 @@ class SqlStore:
         self._in_batches(held, outcomes, self._renew, deadline)
         others = [claim for claim in claims if claim.owner not in outcomes]
         self._in_batches(others, outcomes, partial(self._beat, channel), deadline)
-        self._clean(deadline)
+        self._clean(self._keeping, deadline)
         return [outcomes.get(claim.owner, GONE) for claim in claims]
 
     def release(self, name: str, owner: str, deadline: float) -> bool:
         """Frees a lease, or leaves the queue, and hands on; returns whether a lease was freed."""
-        remember = _micros(REMEMBERED) if owner in self._in_doubt else 0
-        ((held,),) = self._step("release", deadline, self._prefix + name, owner, remember)
+        remember = _micros(LASTING) if owner in self._in_doubt else 0
+        copies: list[None] = []
+        values: list[Value] = [self._wait(deadline), self._prefix + name, owner, remember]
+        ((held,),) = self._steps.call("release", values, deadline, lambda: copies.append(None))
         self._in_doubt.discard(owner)
-        return bool(held)
+        self._releases += 1
+        self._clean(self._steps, deadline)
+        # By our own clock it was held when we first asked: if that was lost, it was we who freed it.
+        return bool(held or copies)
 
     def inspect(self, name: str, deadline: float) -> LockState:
         """Returns one lock as it stands."""
@@ -323,15 +334,16 @@ class SqlStore:
         cut = len(self._prefix)
         return [state._replace(name=state.name[cut:]) for state in states_of(rows)]
 
-    def _clean(self, deadline: float) -> None:
-        """Has stale rows removed, now and then: whoever renews anything sees to it."""
+    def _clean(self, connections: Connections, deadline: float) -> None:
+        """Has stale rows removed, now and then: whoever renews or releases anything sees to it."""
         now = self._clock.now()
-        if now < self._clean_at:
+        if now < self._clean_at and self._releases < CLEAN_AFTER:
             return
         self._clean_at = now + CLEAN_EVERY
+        self._releases = 0
         try:
             values: list[Value] = [self._wait(deadline), CLEANED, _micros(UNUSED)]
-            self._keeping.call("clean", values, min(deadline, now + 1.0))
+            connections.call("clean", values, min(deadline, now + 1.0))
         except (BackendUnavailable, ConfigError):
             return  # the next one will, or one who may
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...entries import CHANGES_KEPT, CHANGES_KEPT_FOR, WakeUp
+from ...entries import CHANGES_KEPT, CHANGES_KEPT_FOR, HIGHEST_CHANGE, WakeUp
 from ...model import Change, Label
 
 Execute = Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
@@ -38,7 +38,8 @@ def note(execute: Execute, name: str, change: Change, now: float) -> Iterable[Wa
 
 def since(execute: Execute, name: str, after: int) -> Iterable[Change]:
     """Returns the changes above the number `after`, in order; for 0 the last alone."""
-    rows = execute(_SINCE, (name, after)) if after else execute(_LAST, (name,))
+    known = min(after, HIGHEST_CHANGE)
+    rows = execute(_SINCE, (name, known)) if after else execute(_LAST, (name,))
     return [
         Change(number, token, owner, Label(host, pid, text), since)
         for number, token, owner, host, pid, text, since in rows.fetchall()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import suppress
 
 from ... import forks
 from ...clock import BootClock
@@ -46,6 +47,8 @@ class StoreConnection:
         """The name of our presence in the "-live" folder."""
         self._gate = Gate(self.path)
         self._connection: sqlite3.Connection | None = None
+        self._unchecked: sqlite3.Connection | None = None
+        """A connection to a file that is still being checked."""
         self._mint: Mint
         self._inode = self._device = -1
         self._folder_id = ""
@@ -79,6 +82,17 @@ class StoreConnection:
             self._disconnect()
         finally:
             _let_go(guards)
+
+    def after_fork_inside(self) -> None:
+        """Lets nothing more be done, in a child that was forked inside a step.
+
+        The child may go on from there, with a copy of its parent's connection: in the same transaction,
+        but without the locks on the file.
+        """
+        for connection in (self._connection, self._unchecked):
+            if connection is not None:
+                with suppress(sqlite3.Error):  # it was just closed
+                    connection.set_authorizer(_refuse)
 
     def _open_connection(self) -> sqlite3.Connection:
         """Returns the connection that `_checked_connection` found good in this step."""
@@ -121,6 +135,7 @@ class StoreConnection:
 
     def _reopen(self) -> sqlite3.Connection:
         """Returns a new connection, to a file that was checked."""
+        self._refuse_fork()  # a child would take over what its parent holds, and end it by its own end
         self._disconnect()
         if self.path in forking.unusable:
             raise BackendUnavailable(
@@ -131,11 +146,16 @@ class StoreConnection:
         location.prepare(self.path)
         self._presence = Presence.of(self.folder)
         former, self.process = self.process, self._presence.name
-        connection = open_store(self.path)
+        connection = self._unchecked = open_store(self.path)
         try:
+            self._refuse_fork()
             self._check_identity(connection, former)
         except BaseException:
-            connection.close()
+            if self._made_in == forks.current():
+                connection.close()
+            else:
+                forks.abandon(connection)
+            self._unchecked = None
             raise
         status = os.stat(self.path)
         self._inode, self._device = status.st_ino, status.st_dev
@@ -143,6 +163,8 @@ class StoreConnection:
         mint = Mint(connection)
         Guard.take(self.path, self._guards)
         self._mint, self._connection = mint, connection  # not sooner: it would be used unguarded
+        self._unchecked = None  # and not sooner: a child could go on with it
+        self._refuse_fork()
         self._log_left = False
         if len(os.listdir(self.folder)) > CROWDED_FOLDER:
             sweep(self._presence)
@@ -253,6 +275,10 @@ class StoreConnection:
                 f"this connection to {self.path!r} belongs to the parent of this forked process; "
                 "what the parent holds stays the parent's"
             )
+
+
+def _refuse(*action: object) -> int:
+    return sqlite3.SQLITE_DENY
 
 
 def _let_go(guards: list[Guard]) -> None:

@@ -55,6 +55,10 @@ class Forkable(Protocol):
         """Closes the connection, and keeps threads out by a lock in `held`; if that is possible."""
         ...
 
+    def after_fork_inside(self) -> None:
+        """Lets nothing more be done, in a child that was forked inside a step."""
+        ...
+
 
 class _HeldLocks(forks.HeldLocks):
     """The locks that keep other threads out of all stores."""
@@ -104,7 +108,11 @@ def _in_child() -> None:
     # The stores themselves are the parent's, and so are their gates: nothing is to be let go here.
     global _turn
     _turn = RLock()
-    unusable.update(store.path for store in list(_stores) if store.is_open())
+    for store in list(_stores):
+        if store.is_open():
+            unusable.add(store.path)
+        if store.is_inside():
+            store.after_fork_inside()
     _stores.clear()
     _held.locks.clear()
     _held.complete = False

@@ -58,6 +58,9 @@ from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable
 from ...interrupts import let_through
+
+# Its hook comes first: it asks which thread is inside, which we forget in a child.
+from . import forking as _forking  # noqa: F401
 from .lockfiles import Opened, close_last, open_into
 
 PATIENCE = 10.0
@@ -98,14 +101,14 @@ class Gate:
         self._work = threading.Lock()  # released to set the helper to work
         self._work.acquire()
         self._has_helper = False  # there is a helper thread
-        self._failure: OSError | None = None
+        self._failure: Exception | None = None
 
     def enter(self, deadline: float | None = None) -> None:
         """Waits for our turn, until `deadline` on the boot clock (None: for `patience` seconds).
 
         Raises BackendUnavailable when the turn did not come; the gate is then not held.
         """
-        me = threading.get_ident()
+        me, began_in = threading.get_ident(), forks.generation
         if self._inside == me:
             raise BackendUnavailable(
                 f"{self.file!r} is already held by this thread: the store was used again, by a "
@@ -117,13 +120,14 @@ class Gate:
             self._inside = me
             if self._closed or self._fd < 0:
                 self._reopen()
-            if not self._helper_blocked and self._attempt():
-                return
-            # Loops are in functions of their own: from Python 3.12 on, an interrupt that comes as a
-            # loop turns is not caught by a `try` around it in the same function.
-            started = _now()
-            if self._helper_blocked or not self._spin(started):
-                self._queue(started, deadline)
+            if self._helper_blocked or not self._attempt():
+                # Loops are in functions of their own: from Python 3.12 on, an interrupt that comes as a
+                # loop turns is not caught by a `try` around it in the same function.
+                started = _now()
+                if self._helper_blocked or not self._spin(started):
+                    self._queue(started, deadline)
+            if began_in != forks.generation:
+                forks.refuse_inherited(began_in)
         except BaseException:
             try:
                 if self._inside != me:
@@ -135,6 +139,9 @@ class Gate:
                     self.leave()
                 finally:
                     self.leave()
+            if began_in != forks.generation:  # it is our parent who enters
+                self._abandon()
+                forks.refuse_inherited(began_in)
             raise
 
     def leave(self) -> None:
@@ -155,9 +162,16 @@ class Gate:
             if error.errno != errno.EBADF:
                 raise  # the handler of a signal has raised it
             self._fd = -1  # closed by other code, and so unlocked
+        except ValueError as error:
+            let_through(error)
+            self._fd = -1  # in a child that was forked on the line before
         finally:
             self._inside = 0
-            self._mutex.release()
+            # No `with suppress`: an error of a signal's handler would come before the release.
+            try:
+                self._mutex.release()
+            except RuntimeError as error:
+                let_through(error)  # else a child has a mutex of its own, which is free
             if self._closed:
                 self.close()
 
@@ -239,8 +253,10 @@ class Gate:
         """Acquires `lock`, or raises at the deadline."""
         if deadline is None:
             deadline = started + self.patience
-        before = self._last_write()
+        before, began_in = self._last_write(), forks.generation
         while True:
+            if began_in != forks.generation:
+                forks.refuse_inherited(began_in)  # nobody lets a child in
             left = deadline - _now()
             if lock.acquire(timeout=max(0.0, min(left, _SLICE))):
                 return
@@ -273,10 +289,13 @@ class Gate:
                 going, fd = self._has_helper, self._fd
             if not going:
                 return
-            failure = None
+            failure: Exception | None = None
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            except OSError as error:
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # no number at all: in a child of the one who waits
                 failure = error
             with state:
                 waiter, self._waiter = self._waiter, None
@@ -305,7 +324,7 @@ class Gate:
         if fd >= 0:
             os.close(fd)
 
-    def _broken(self, error: OSError) -> BackendUnavailable:
+    def _broken(self, error: Exception) -> BackendUnavailable:
         self._fd = -1  # perhaps closed by other code; the next thread opens it again
         return BackendUnavailable(f"cannot lock {self.file!r}: {error}")
 

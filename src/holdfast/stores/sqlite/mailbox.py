@@ -77,17 +77,25 @@ class Mailbox:
         """Returns the descriptor to poll for reading; -1 when closed."""
         return -1 if self._socket is None else self._socket.fileno()
 
+    def duplicate(self) -> int:
+        """Returns a descriptor to poll for reading, which is the caller's to close."""
+        try:
+            return os.dup(self.fileno())
+        except OSError as error:
+            raise _no_socket(error) from error
+
     def receive(self, most: int = _MOST) -> list[bytes]:
         """Returns the messages that are there, at most `most`, without waiting."""
         messages: list[bytes] = []
-        if self._socket is None:
+        socket = self._socket
+        if socket is None:
             return messages
         try:
             while len(messages) < most:
-                messages.append(self._socket.recv(MAX_PAYLOAD))
+                messages.append(socket.recv(MAX_PAYLOAD))
         except OSError as error:
             let_through(error)
-            # EBADF: closed meanwhile, by another thread.
+            # EBADF: closed meanwhile, by another thread, or by the fork of this process.
             if error.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EBADF):
                 raise BackendUnavailable(f"cannot read {self.address!r}: {error}") from error
         return messages
@@ -182,10 +190,14 @@ def _new_socket() -> Socket:
     try:
         made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)  # close-on-exec, as all are
     except OSError as error:
-        let_through(error)
-        raise BackendUnavailable(f"cannot make a socket to wake others: {error}") from error
+        raise _no_socket(error) from error
     made.setblocking(False)
     return made
+
+
+def _no_socket(error: OSError) -> BackendUnavailable:
+    let_through(error)
+    return BackendUnavailable(f"cannot make a socket to wake others: {error}")
 
 
 def _after_fork_in_child() -> None:

@@ -56,6 +56,7 @@ class Transactions(StoreConnection):
                     return quick, _NO_BLOCKERS
             result, ledger = self._transaction(connection, step, args)
         except sqlite3.Error as error:
+            self._refuse_fork()
             raise unavailable(self.path, error) from error
         finally:
             # Here, and not in a method: an interrupt may come at the very entry of one.

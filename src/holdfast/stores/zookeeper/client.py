@@ -7,6 +7,7 @@ there. It must be quick, and must not wait.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -107,6 +108,7 @@ class Client(KazooClient):  # type: ignore[misc]
             logger=_log,
         )
         self.acl = acl_of(address)
+        self._pid = os.getpid()
         self._connection = Connection(
             self,
             self._conn_retry.copy(),
@@ -168,7 +170,7 @@ class Client(KazooClient):  # type: ignore[misc]
     def drop_connection(self) -> None:
         """Breaks the connection, so that another server is tried; the session stays."""
         sock = self._connection._socket
-        if sock is not None:
+        if sock is not None and self._pid == os.getpid():  # else it is the parent's as well
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 

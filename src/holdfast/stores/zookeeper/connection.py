@@ -4,14 +4,16 @@ kazoo hands every reply and every event to worker threads of its own, and each h
 costs as much as the reply took to travel. Here the connection's own thread deals with them.
 
 This module and `client` are the only ones that know kazoo's insides: the queue of requests, `_invoke`,
-to learn the session timeout that the server gave, `_connect`, to say why a server could not be reached,
-`zk_loop`, so that nobody has to wait for the thread's end, and `_xid`, `_read_response` and
-`_connect_attempt`, because an error that ends the connection's thread ends all our locks.
+to learn the session timeout that the server gave, `_connect` and `_expand_client_hosts`, to say why a
+server could not be reached, `zk_loop`, so that nobody has to wait for the thread's end, and `_xid`,
+`_read_response` and `_connect_attempt`, because an error that ends the connection's thread ends all our
+locks.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import select
 from collections.abc import Callable
 from math import ceil, inf
@@ -26,12 +28,17 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 
 from ...interrupts import let_through
+from ..resolving import look_up, unresolved
+from ..tls import unanswered
 from . import tls_socket
 from .tls_socket import TlsSocket
 
 LOGIN_DROPPED = "Connection dropped in SASL"
 """kazoo's words for a connection that was lost during the login. Some servers refuse us so."""
 HUNG_UP = ("socket connection broken", "Connection reset by peer", "Broken pipe")
+LONGEST_REFUSAL = 5.0
+"""Seconds for which servers hang up before they greet us, as they do while they elect a leader, until
+they are greeted as if we had seen none of their writes."""
 
 
 class SendCounter:
@@ -75,7 +82,7 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self._longest_connect = longest_connect
         self._now = now
-        self._tls = tls
+        self.tls = tls
 
     def start(self) -> None:
         pass
@@ -93,8 +100,8 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
         # kazoo gives a server that does not answer the whole session timeout: then the session is over.
         timeout = min(timeout, self._longest_connect)
-        if self._tls is not None:
-            return tls_socket.connect(options["address"], options["hostname"], timeout, self._tls)
+        if self.tls is not None:
+            return tls_socket.connect(options["address"], options["hostname"], timeout, self.tls)
         return super().create_connection(*args, timeout=timeout, **options)
 
     def select(
@@ -142,6 +149,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     failure = ""
     """The reason why the latest try to connect failed."""
     now: Callable[[], float]
+    _refused_since: float | None = None
+    """The time since which servers have hung up before they greeted us, and none has greeted us."""
     _last_xid = 0
     _on_ended: Callable[[], None] | None = None
 
@@ -178,18 +187,50 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self.close()  # kazoo leaves that to whoever waits for the thread
             self.report_end()
 
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        """Returns the addresses of the servers, in an order by chance."""
+        reason, found = self.failure, []
+        for host, port in self.client.hosts:
+            self.failure = f"{host}:{port}: {unresolved(host)}"  # if it takes too long
+            try:
+                found += [(host, *place.where[:2]) for place in look_up(host, port)]
+            except (OSError, ValueError) as error:
+                reason = f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
+        self.failure = reason
+        random.shuffle(found)
+        return found
+
     def _connect(self, host: str, hostip: str, port: int) -> Any:
+        tls = self.handler.tls
+        if tls is not None and not self.failure:
+            self.failure = f"{host}:{port}: {unanswered(tls)}"  # as long as we wait for it
         try:
             result = super()._connect(host, hostip, port)
         except Exception as error:
             self.failure = f"{host}:{port}: {_in_words(error)}"
+            if _text_of(error) in HUNG_UP:
+                self._note_refusal()
             if str(error) == LOGIN_DROPPED:
                 raise ConnectionDropped(
                     LOGIN_DROPPED
                 ) from error  # it may be the way that is broken
             raise
         self.failure = ""
+        self._refused_since = None
         return result
+
+    def _note_refusal(self) -> None:
+        """Notes that a server hung up before it greeted us, and helps if that goes on.
+
+        Servers that lost their data, or were given older data, refuse whoever has seen later writes,
+        for ever. Without those they say that the session has expired, and another one begins. Where the
+        session lives after all, a server may be behind what we have seen; but it is writes that decide.
+        """
+        now = self.now()
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since > min(self.session_timeout, LONGEST_REFUSAL):
+            self.client.last_zxid = 0
 
     @property
     def _xid(self) -> int:
@@ -234,6 +275,11 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             return None
 
 
+def _text_of(error: Exception) -> str:
+    """Returns what kazoo, or the system, says of a connection that broke."""
+    return str(error).removeprefix("socket connection error: ")
+
+
 def _in_words(error: Exception) -> str:
     """Returns why a server could not be connected to."""
     if str(error) == LOGIN_DROPPED:
@@ -242,7 +288,7 @@ def _in_words(error: Exception) -> str:
         return "it refused our credentials"
     if isinstance(error, SessionExpiredError):
         return "the session had expired"
-    text = str(error).removeprefix("socket connection error: ")
+    text = _text_of(error)
     if text in HUNG_UP:
         return (
             "it hung up before it greeted us; perhaps the servers elect a leader, or it has as many "

@@ -17,6 +17,7 @@ from ... import checks
 from ...clock import system_clock
 from ...errors import BackendUnavailable, LockError
 from ...findings import Findings
+from ...interrupts import let_through
 from ..measures import (
     SAMPLES,
     USUAL_TTL,
@@ -25,6 +26,7 @@ from ..measures import (
     judge_round_trips,
     read_clock,
 )
+from ..tls import in_words
 from ..urls import Target, merge_options
 from ._sync.backend import OPTIONS
 from .address import Address, address_of, require_kazoo
@@ -103,7 +105,11 @@ def _word(host: str, word: str, address: Address, deadline: float) -> str:
     with connected(name, int(port), until) as plain:
         sock = plain
         if address.tls is not None:
-            sock = address.tls.wrap_socket(plain, server_hostname=name)
+            try:
+                sock = address.tls.wrap_socket(plain, server_hostname=name)
+            except OSError as error:
+                let_through(error)
+                raise in_words(error, address.tls) from None
         text = b""
         try:
             sock.sendall(word.encode())

@@ -84,6 +84,7 @@ class Observers:
         with self._attempts.mutex:
             now = self._attempts.clock.now()
             observer = self._observers.setdefault(ticket.owner, Observer(ticket))
+            observer.ticket = ticket  # a service has one for each request
             session = observer.session
             if session is None or not session.ready:
                 session = self._attempts.session_for_reads()

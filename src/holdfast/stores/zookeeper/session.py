@@ -162,7 +162,7 @@ class ClientSession:
             if error is None:
                 self._table.note_time(value)
             if isinstance(error, NoNodeError):  # a foreign hand has removed the znode
-                self.send(create(self.client, self.beat_path, b"", EPHEMERAL), on_reply)
+                self._create_beat(on_reply)
             else:
                 on_reply(value, error)
 
@@ -264,9 +264,13 @@ class ClientSession:
             self._begin()
         else:
             self._reply_timer.expect_reply(table.clock.now())
-            for path in table.naming.needed():
-                self.send(create(client, path, b""), _ignore)
-            self.send(create(client, self.beat_path, b"", EPHEMERAL), self._on_beat_created)
+            self._create_beat(self._on_beat_created)
+
+    def _create_beat(self, on_reply: ReplyCallback) -> None:
+        """Creates the znode that is written to, below those that have to be there."""
+        for path in self._table.naming.needed():
+            self.send(create(self.client, path, b""), _ignore)
+        self.send(create(self.client, self.beat_path, b"", EPHEMERAL), on_reply)
 
     def _on_beat_created(self, value: Any, error: Exception | None) -> None:
         with self._table.mutex:

@@ -12,7 +12,9 @@ import socket
 import ssl
 from typing import Any
 
+from ...interrupts import let_through
 from ..connecting import connecting
+from ..tls import in_words
 
 CHUNK = 65536
 
@@ -74,7 +76,12 @@ def connect(
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with connecting():
-            return TlsSocket(context.wrap_socket(sock, server_hostname=hostname))
+            try:
+                return TlsSocket(context.wrap_socket(sock, server_hostname=hostname))
+            except OSError as error:
+                let_through(error)
+                # The second argument is what kazoo tells of it.
+                raise OSError(error.errno or 0, str(in_words(error, context))) from None
     except BaseException:
         sock.close()
         raise

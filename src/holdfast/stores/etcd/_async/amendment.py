@@ -6,8 +6,9 @@ from ..wire import messages
 from ..wire.failures import Failure
 from .attempt import Attempt
 from .grant import Granter
+from .leases import TOMBSTONES
 from .parts import Parts
-from .release import Releaser
+from .release import TOMBSTONE_TTL, Releaser
 
 
 class Amender:
@@ -57,7 +58,11 @@ class Amender:
 
     async def detach(self, attempt: Attempt, ttl: float, deadline: float) -> bool:
         """Moves the lease's key to an etcd lease of `ttl` that nobody keeps alive; returns False if it
-        has ended."""
+        has ended.
+
+        A request of this attempt that may still arrive is refused from then on: once the key has gone,
+        by an adoption, say, nobody would know of the entry that it makes.
+        """
         lease = await self._leases.detached(ttl, deadline)
         while attempt.token or (await self._granter.look(attempt, deadline) and attempt.token):
             before = attempt.lease if attempt.detached else None
@@ -67,9 +72,17 @@ class Amender:
                 return True
             entry, changed = attempt.held_as()
             entry = entry._replace(ttl=lease.ttl, detached=True)
+            mark: tuple[bytes, ...] = ()
+            marks = None
+            if attempt.doubtful:
+                marks = await self._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
+                mark = (messages.put(self._naming.tombstone(attempt.owner), b"", marks.on),)
             try:
-                reply = await self._granter.rewrite(attempt, entry, changed, lease.on, deadline)
+                reply = await self._granter.rewrite(
+                    attempt, entry, changed, lease.on, deadline, mark
+                )
             except Failure:
+                await self._leases.find_ended((marks,), deadline)
                 lease = await self._leases.detached(ttl, deadline)
                 continue
             if reply is None:

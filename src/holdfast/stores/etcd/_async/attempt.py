@@ -252,10 +252,13 @@ class Attempt:
         self.slot = entry.slot
 
     def hang_on(self, lease: Lease) -> Lease | None:
-        """Notes the lease that its key is on, or is to be; returns the one that it has left."""
+        """Notes the lease that its key is on, or is to be; returns the one that it has left.
+
+        While it is being released, too: what it is found on then may be revoked with it.
+        """
         with self._mutex:
-            if self.lease is lease or self.released:
-                return None
+            if self.lease is lease or (self.released and self.lease is None):
+                return None  # or nothing of it is stored any more
             left = self._leave_lease()
             lease.attempts.add(self)
             self.lease = lease

@@ -197,6 +197,11 @@ class Releaser:
                 continue
             break
         attempt.bury()
+        if not reply.succeeded:
+            found = self._naming.stored_entries(messages.held_keys(reply.results[:1]))
+            if any(attempt.owns(one) for one in found):  # the tombstone came as it was detached
+                self._attempts.seen(attempt, found[0])
+                return await self._delete(attempt, deadline)
         results = reply.results[1:] if reply.succeeded else reply.results
         if attempt.kind == slots.SEMAPHORE:
             await self._delete_slot(attempt, results[-1], deadline)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...._runtime.threads import Pieces
 from ....model import LockState, Participant
-from ..keys import StoredEntry
+from ..keys import StoredEntry, in_order
 from ..wire import messages
 from .parts import Parts
 
@@ -34,8 +35,13 @@ class Inspector:
         """Returns the state of every lock with a holder or a waiter whose name starts with `prefix`."""
         first, last = self._naming.queues(prefix)
         found = self._retrier.range(messages.range_of(first, last), deadline)
+        read: Entries = []
+        for kv in Pieces(found.keys):
+            stored = self._naming.stored_entry(kv)
+            if stored is not None:
+                read.append(stored)
         queues: dict[str, Entries] = {}
-        for stored in self._naming.stored_entries(found.keys):
+        for stored in in_order(read):
             queues.setdefault(stored.name, []).append(stored)
         states = self._states(queues, found.revision, deadline)
         return [state for state in states if state.holders or state.waiters]
@@ -45,11 +51,11 @@ class Inspector:
     ) -> Sequence[LockState]:
         remaining: dict[int, float] = {}
         states = []
-        for name in sorted(queues):
+        for name in Pieces(sorted(queues)):
             holders: People = []
             waiters: People = []
             kind, capacity = "lock", 1
-            for one in queues[name]:
+            for one in Pieces(queues[name]):
                 lease = one.kv.lease
                 if lease not in remaining:
                     remaining[lease] = self._leases.remaining(lease, deadline)

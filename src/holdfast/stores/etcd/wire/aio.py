@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from .... import forks
 from ....clock import system_clock
+from ...tls import unanswered
 from ..address import Address
 from .failures import Failure, failure_of, unreachable
 from .http2.headers import request_block
@@ -36,8 +37,7 @@ class Wire:
         self._connecting: dict[str, Opening] = {}
         self._keep_alive = KeepAlive()
         self._token = ""
-        self._pid = os.getpid()
-        self._inherited: list[Any] = []
+        self._made_in = forks.current()
         self.closed = False
 
     @property
@@ -63,8 +63,9 @@ class Wire:
         tries = 0
         while True:
             tries += 1
+            forks.refuse_inherited(self._made_in)
             connection = self._connections.get(endpoint)
-            if connection is None or not connection.usable or self._pid != os.getpid():
+            if connection is None or not connection.usable:
                 connection = await self._open(endpoint, deadline)
             stream = await connection.call(block, request, deadline, linger=linger)
             end = stream.end
@@ -84,8 +85,6 @@ class Wire:
         """Returns a connection for calls; one task opens it for all who wait for it."""
         if self.closed:
             raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
-        if self._pid != os.getpid():
-            self._begin_afresh()
         opening = self._connecting.get(endpoint)
         if opening is None:
             opening = asyncio.get_running_loop().create_task(
@@ -96,7 +95,7 @@ class Wire:
             opening.add_done_callback(lambda task: self._opened(endpoint, task))
         await asyncio.wait({opening}, timeout=max(0.0, deadline - self._now()))
         if not opening.done():
-            raise Failure("DEADLINE_EXCEEDED", "cannot be reached in time", endpoint, True)
+            raise unreachable(TimeoutError(unanswered(self._tls)), endpoint)
         if opening.cancelled():
             raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
         error = opening.exception()
@@ -114,13 +113,6 @@ class Wire:
             connection.lose("closed")
         else:
             self._connections[endpoint] = connection
-
-    def _begin_afresh(self) -> None:
-        """Leaves to the parent process what a forked child has inherited from it."""
-        self._pid = os.getpid()
-        self._inherited += [self._connections, self._connecting]
-        self._connections = {}
-        self._connecting = {}
 
     def watch(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from os import strerror
 
 from ....errors import BackendUnavailable, ConfigError
+from ...resolving import why_late
+from ..address import host_and_port
 from .http2.grpc import OK, End
 
 
@@ -61,7 +63,7 @@ class Failure(Exception):
                 f"the etcd cluster at {cluster} does not let us in: {text}; give its user and "
                 "password in the URL, as etcd://user:password@host:2379"
             )
-        if self.code == "DEADLINE_EXCEEDED":
+        if self.code == "DEADLINE_EXCEEDED" and not self.untouched:
             text = "it did not answer in time"
         return BackendUnavailable(f"the etcd cluster at {cluster} cannot be used: {text}")
 
@@ -80,7 +82,9 @@ def failure_of(end: End | None, endpoint: str) -> Failure:
 def unreachable(error: BaseException, endpoint: str) -> Failure:
     """Returns the failure of a call for which there was no connection."""
     if isinstance(error, TimeoutError):
-        return Failure("DEADLINE_EXCEEDED", f"{endpoint} cannot be reached in time", endpoint, True)
+        text = why_late(*host_and_port(endpoint)) or str(error)
+        text = f": {text}" if text else " in time"
+        return Failure("DEADLINE_EXCEEDED", f"{endpoint} cannot be reached{text}", endpoint, True)
     text = getattr(error, "strerror", None) or str(error)
     if isinstance(error, ConnectionError) and error.errno:
         text = strerror(error.errno)  # asyncio has words of its own

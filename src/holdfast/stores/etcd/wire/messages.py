@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ....entries import HIGHEST_CHANGE
 from .codec import as_bytes, as_number, data, fields, number
 
 # Methods.
@@ -80,7 +81,8 @@ def read_latest(key: bytes, end: bytes) -> bytes:
 
 def read_newer(key: bytes, end: bytes, revision: int) -> bytes:
     """Returns a read of those keys up to `end` that were created after `revision`, in that order."""
-    return data(1, data(1, key) + data(2, end) + _IN_ORDER + number(12, revision + 1))
+    first = min(revision + 1, HIGHEST_CHANGE)
+    return data(1, data(1, key) + data(2, end) + _IN_ORDER + number(12, first))
 
 
 def then(*operations: bytes) -> bytes:

@@ -13,8 +13,9 @@ from _thread import allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from .... import forks
 from ....clock import system_clock
 from ....interrupts import let_through
 from ..address import Address
@@ -51,16 +52,7 @@ class Wire:
         self._keep_alive = KeepAlive()
         self._token = ""
         self.closed = False
-        self._inherited: list[Any] = []
-        self._begin()
-
-    def _begin_afresh(self) -> None:
-        """Leaves to the parent process what a forked child has inherited from it."""
-        self._inherited += [*self._used, *self._idle.values(), *self._streams]
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._made_in = forks.current()
         self._idle: dict[str, list[BlockingConnection]] = {
             endpoint: [] for endpoint in self._address.endpoints
         }
@@ -88,8 +80,6 @@ class Wire:
         token = self._token if method is not AUTHENTICATE else ""
         block = request_block(method, endpoint, self._tls is not None, token)
         linger = method is LEASE_KEEP_ALIVE
-        if self._pid != os.getpid():
-            self._begin_afresh()
         tries = 0
         while True:
             tries += 1
@@ -109,20 +99,20 @@ class Wire:
         endpoint = self._members.endpoint
         block = request_block(method, endpoint, self._tls is not None, self._token)
         deadline = self._now() + timeout
-        if self._pid != os.getpid():
-            self._begin_afresh()
         self._use(endpoint, deadline, lambda link: link.call_all(block, requests, deadline))
 
     def _use(
         self, endpoint: str, deadline: float, work: Callable[[BlockingConnection], Result]
     ) -> Result:
         """Returns what `work` returns, on a connection that it has to itself."""
+        forks.refuse_inherited(self._made_in)
         idle, used = self._idle[endpoint], self._used
         connection: BlockingConnection | None = None
         whole = False
         try:
             connection = self._alive(idle) or self._open(endpoint, deadline)
             used.add(connection)
+            forks.refuse_inherited(self._made_in)  # again: a child opens one of its own
             if self.closed:
                 raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
             result = work(connection)
@@ -207,8 +197,8 @@ class Wire:
 
     def close(self) -> None:
         self.closed = True
-        if self._pid != os.getpid():
-            self._begin_afresh()
+        if self._made_in != forks.current():
+            return  # all of it is the parent's
         for idle in self._idle.values():
             self._close_idle(idle)
         for connection in list(self._used):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +10,10 @@ from contextlib import suppress
 from math import inf
 from typing import Any, cast
 
+from .... import forks
+from ...._runtime.aio import descriptor
 from ....clock import system_clock
+from ....forked_sockets import end_in_children
 from ...deadline_timer import DeadlineTimer
 from ...etcd.wire.members import Members
 from ...redis.wire.sockets import open_protocol, prepare
@@ -90,12 +92,15 @@ class Connection(asyncio.Protocol):
         """Returns False if the service has closed it, also if the loop has yet to notice."""
         if self.dead or self._now() - self.last_heard < SUSPECT_AFTER:
             return not self.dead
-        sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        if sock is None:
+        fd = self.fileno()
+        if fd < 0:
             return True
         poller = select.poll()
-        poller.register(sock.fileno(), getattr(select, "POLLRDHUP", 0))
+        poller.register(fd, getattr(select, "POLLRDHUP", 0))
         return not poller.poll(0)
+
+    def fileno(self) -> int:
+        return descriptor(self._transport)
 
     def lose(self, why: str) -> None:
         """Ends the connection at once."""
@@ -118,6 +123,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance: other event loops have transports of their own.
         self._transport = cast(asyncio.Transport, transport)
+        end_in_children(self)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):  # it is closed, which we are told soon
@@ -168,23 +174,14 @@ class Wire:
         self._now = system_clock().now
         self._members = Members(address)
         self.closed = False
-        self._inherited: list[Any] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._made_in = forks.current()
         self._idle: dict[str, list[Connection]] = {one: [] for one in self._address.endpoints}
         self._used: dict[str, int] = dict.fromkeys(self._address.endpoints, 0)
         self._line: dict[str, deque[asyncio.Future[None]]] = {
             one: deque() for one in self._address.endpoints
         }
-        """Those who wait for a connection."""
+        """The callers that wait for a connection."""
         self._open: set[Connection] = set()
-
-    def _begin_afresh(self) -> None:
-        """Leaves to the parent process what a forked child has inherited from it."""
-        self._inherited += [self._idle, self._open, self._line]
-        self._begin()
 
     @property
     def endpoint(self) -> str:
@@ -212,8 +209,7 @@ class Wire:
         request = request_of(
             method, self._address.prefix + path, self._address.headers(endpoint), body
         )
-        if self._pid != os.getpid():
-            self._begin_afresh()
+        forks.refuse_inherited(self._made_in)
         connection = None
         self._used[endpoint] += 1
         try:
@@ -290,8 +286,8 @@ class Wire:
 
     async def close(self) -> None:
         self.closed = True
-        if self._pid != os.getpid():
-            self._begin_afresh()
+        if self._made_in != forks.current():
+            return  # all of it is the parent's
         for connection in list(self._open):
             connection.lose(CLOSED)
         for line in self._line.values():

@@ -6,13 +6,12 @@ request that is interrupted, by whatever, closes its connection.
 
 from __future__ import annotations
 
-import os
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
+from .... import forks
 from ....clock import system_clock
 from ....interrupts import let_through
 from ...etcd.wire.members import Members
@@ -74,17 +73,8 @@ class Wire:
         self._now = system_clock().now
         self._members = Members(address)
         self.closed = False
-        self._inherited: list[Any] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._made_in = forks.current()
         self._pools = {endpoint: Pool() for endpoint in self._address.endpoints}
-
-    def _begin_afresh(self) -> None:
-        """Leaves to the parent process what a forked child has inherited from it."""
-        self._inherited.append(self._pools)
-        self._begin()
 
     @property
     def endpoint(self) -> str:
@@ -112,8 +102,7 @@ class Wire:
         request = request_of(
             method, self._address.prefix + path, self._address.headers(endpoint), body
         )
-        if self._pid != os.getpid():
-            self._begin_afresh()
+        forks.refuse_inherited(self._made_in)
         pool = self._pools[endpoint]
         use = Use()
         try:
@@ -121,6 +110,7 @@ class Wire:
                 self._wait_for_another(pool, endpoint, deadline)
             pool.used.add(use)
             connection = use.connection = self._alive(pool) or self._open(endpoint, deadline)
+            forks.refuse_inherited(self._made_in)  # again: a child opens one of its own
             if self.closed:
                 raise closed(endpoint)
             answer = connection.call(request, deadline, endpoint)
@@ -205,8 +195,8 @@ class Wire:
 
     def close(self) -> None:
         self.closed = True
-        if self._pid != os.getpid():
-            self._begin_afresh()
+        if self._made_in != forks.current():
+            return  # all of it is the parent's
         for pool in self._pools.values():
             self._close_idle(pool)
             for use in list(pool.used):

@@ -155,6 +155,10 @@ BEGIN
                 e.claim = ask_claim, e.patience = ask_patience, e.since = moment, e.host = ask_host, e.pid = ask_pid,
                 e.label = ask_label
             WHERE e.owner = giver;
+        -- A copy of the giver's own request may still be under way: in ten minutes it is not any more.
+        INSERT IGNORE INTO holdfast_entry VALUES (
+            giver, '', -(moment + 600000000), 0, NULL, moment + 600000000, 0, 0, 0, '', FALSE, 0, 0, moment, '', 0, ''
+        );
         UPDATE holdfast_lock AS l
             SET l.token = number, l.first = LEAST(l.first, moment + ask_ttl), l.touched = moment WHERE l.name = lock_name;
         IF ask_kind = 'election' THEN

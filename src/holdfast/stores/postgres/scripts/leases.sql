@@ -119,6 +119,8 @@ BEGIN
             claim = ask_claim, patience = ask_patience, since = now, channel = ask_channel, host = ask_host, pid = ask_pid,
             label = ask_label
         WHERE owner = giver;
+    -- A copy of the giver's own request may still be under way: in ten minutes it is not any more.
+    PERFORM holdfast_mark(lock_name, giver, 600000000);
     UPDATE holdfast_lock SET token = number, first = least(first, now + ask_ttl), touched = now WHERE name = lock_name;
     IF ask_kind = 'election' THEN
         PERFORM holdfast_note(lock_name, number, number, asking, ask_host, ask_pid, ask_label);

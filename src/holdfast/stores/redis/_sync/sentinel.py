@@ -6,7 +6,9 @@ The sentinels are asked whenever a connection is made, and once a second: a prim
 replaced goes on calling itself one until they have told it, and what it grants meanwhile is lost. A
 reply counts only if its server calls itself the primary. One that was demoted, or is not yet promoted,
 is left, and the sentinels are asked again while the call has time. Sentinels may disagree for a moment:
-those with the highest configuration epoch know of the latest failover.
+those with the highest configuration epoch know of the latest failover. So all are asked, but for those
+that did not answer last time: most of them may not have heard of a failover yet, while the old primary
+is back already.
 """
 
 from __future__ import annotations
@@ -130,6 +132,8 @@ class Sentinels:
         ]
         self._known: tuple[Address, float] | None = None
         self._wires: dict[Address, Wire] = {}
+        self._silent: set[Address] = set()
+        """The sentinels that did not answer the last time."""
         self._closed = False
 
     def doubt(self) -> None:
@@ -146,6 +150,7 @@ class Sentinels:
 
     def moved_from(self, address: Address) -> bool:
         deadline = self._clock.now() + EACH_SENTINEL_LIMIT * len(self._sentinels)
+        self._silent.clear()  # nobody waits for this
         return self._ask_sentinels(deadline) != (address.host, address.port)
 
     def close(self) -> None:
@@ -155,7 +160,8 @@ class Sentinels:
             wire.close()
 
     def _ask_sentinels(self, deadline: float) -> tuple[str, int]:
-        """Returns host and port of the primary: asks until most sentinels agree, or all were asked."""
+        """Returns host and port of the primary: asks all sentinels, or those that answered last time
+        if most of all agree."""
         reasons: list[Exception] = []
         strangers = 0
         for patient in (False, True):  # the second time with all the time left: they may be slow
@@ -174,11 +180,13 @@ class Sentinels:
                     reasons.append(error)
                     self._ask_last(sentinel)
                     continue
+                self._silent.discard(sentinel)
                 if primary is None:
                     strangers += 1
                     continue
                 votes[primary] = votes.get(primary, 0) + 1
-                if votes[primary] > len(self._sentinels) // 2:
+                agreed = max(votes.values()) > len(self._sentinels) // 2
+                if agreed and self._silent.issuperset(waiting):
                     break
             if votes:
                 _, host, port = max(votes)
@@ -211,5 +219,6 @@ class Sentinels:
             return wire.batch(self._questions, limit)  # the sentinel was restarted meanwhile
 
     def _ask_last(self, sentinel: Address) -> None:
-        """Puts `sentinel` behind the others for the next time."""
+        """Puts a sentinel that did not answer behind the others for the next time."""
+        self._silent.add(sentinel)
         self._sentinels = [s for s in self._sentinels if s != sentinel] + [sentinel]

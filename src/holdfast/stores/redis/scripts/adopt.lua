@@ -2,6 +2,7 @@
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
 -- ARGV: 1 the request of the new owner (see queue.lua) · 2 the owner that has the lease · 3 the new owner
+--       4 for how many ms requests of the former owner that arrive late are refused
 -- Returns the new token, as text; or 0 if the first of them holds nothing; or an error, as acquire.lua does.
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
@@ -36,5 +37,6 @@ if shared() then
   drop(giver)
 end
 local token = take(owner, ask, ask.ttl, place_of_giver)
+call('SET', waiter_key(giver), 'x', 'PX', ARGV[4])
 if shared() then settle('') end -- another's time may be over
 return fmt('%.0f', token)

@@ -9,6 +9,8 @@
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local after = tonumber(ARGV[2])
 local BEFORE_ALL = 1 -- the number that an observer asks with which has seen that there is no change
+-- No change has this number: tokens are far below it, as it is below 2^53, above which Lua knows some numbers only.
+local HIGHEST = 8e15
 
 --@include queue.lua
 
@@ -25,7 +27,7 @@ if token then
   end
 elseif last then
   vacate()
-elseif after > BEFORE_ALL then
+elseif after > BEFORE_ALL and after < HIGHEST then
   -- The server has lost all that the observer knew, and the leader with it.
   note(math.max(after + 1, micros()), '0', '')
 end

@@ -13,16 +13,17 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from .... import forks
 from ...._runtime.aio import Signal
 from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError
 from ....model import Granted
 from ..address import Address
-from .pipelined_connection import TOGETHER, Connection
-from .protocol import Late, Lost, bulk, check_greeting, greeting, pack
+from .pipelined_connection import TOGETHER, Connection, check_greeting
+from .protocol import Late, Lost, bulk, greeting, pack
 from .refusals import deaf
 from .reply import Reply
-from .sockets import open_protocol, unanswered
+from .sockets import open_protocol, unreached
 from .wakeups import NO_CHANNEL, read_wakeup
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Wire:
         self._recalls = b""
         self._recalled: Callable[[str], object] = lambda owner: None
         self._closed = False
+        self._made_in = forks.current()
 
     @property
     def address(self) -> Address:
@@ -269,6 +271,7 @@ class Wire:
         try:
             # A task that waits for the attempt of another does so by its own deadline.
             async with asyncio.timeout(max(0.0, deadline - self._clock.now())), self._connecting:
+                forks.refuse_inherited(self._made_in)
                 if self._closed:
                     raise BackendUnavailable(f"this connection to {self._address} is closed")
                 if self._connection is None:
@@ -284,7 +287,7 @@ class Wire:
                 return self._connection
         except TimeoutError:
             raise BackendUnavailable(
-                f"cannot reach the server at {self._address}: {unanswered(self._address)}"
+                f"cannot reach the server at {self._address}: {unreached(self._address)}"
             ) from None
 
     async def _connect_to_primary(self, deadline: float) -> Connection:
@@ -298,7 +301,7 @@ class Wire:
                         return await self._open_and_greet(deadline)
                 except TimeoutError:
                     raise BackendUnavailable(
-                        f"cannot reach the server at {self._address}: {unanswered(self._address)}"
+                        f"cannot reach the server at {self._address}: {unreached(self._address)}"
                     ) from None
             except BackendUnavailable:
                 self._finder.doubt()
@@ -315,10 +318,11 @@ class Wire:
             # A server may refuse this one, to a user who may not listen there.
             recalls = [pack(b"SUBSCRIBE", self._recalls)] if self._recalls else []
             greeted = connection.send_all([*hello, *recalls], deadline)
+            await check_greeting(greeted[: len(hello)], self._address)
+            await _all_replies(greeted[len(hello) :])
             if self._has_channel:
                 with suppress(ConfigError):  # told to those who have to listen; others need not
                     await self._subscribe(connection, deadline)
-            check_greeting((await _all_replies(greeted))[: len(hello)], self._address)
         except BaseException:
             connection.abort()
             raise

@@ -15,7 +15,7 @@ from ....errors import BackendUnavailable
 from ....interrupts import let_through
 from ....model import Granted
 from ..address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting
+from .protocol import NOTHING, Late, Lost, bulk, check_hello, check_welcome, greeting
 from .sockets import open_socket
 from .wakeups import NO_CHANNEL, read_wakeup, wakeup_prefix
 
@@ -73,6 +73,7 @@ class Connection:
         "_gets",
         "_greeting",
         "_now",
+        "_pid",
         "_poll",
         "_protocol_error",
         "_push",
@@ -96,6 +97,7 @@ class Connection:
         self.address = address
         self._tls = address.tls is not None
         self._now = clock.now
+        self._pid = os.getpid()
         reader = Reader(notEnoughData=NOTHING)
         self._feed, self._gets = reader.feed, reader.gets
         self._push = PushNotification
@@ -139,6 +141,8 @@ class Connection:
     def interrupt(self) -> None:
         """Ends the wait of a thread that listens here, and the use of the connection."""
         self.dead = True
+        if self._pid != os.getpid():
+            return  # the socket is the parent's as well
         try:
             self._socket.shutdown(socket.SHUT_RD)
         except OSError as error:
@@ -210,7 +214,9 @@ class Connection:
     def _greet(self, command: bytes, deadline: float, now: float) -> Any:
         commands, self._greeting = self._greeting, []
         self._feed(self.exchange(b"".join(commands) + command, deadline, now, 1, CHUNK))
-        check_greeting([self.next_reply(deadline) for _ in commands], self.address)
+        check_hello(self.next_reply(deadline), self.address)
+        for _ in commands[1:]:
+            check_welcome(self.next_reply(deadline), self.address)
         return self.next_reply(deadline)
 
     def _send_at_once(self, data: bytes) -> int:

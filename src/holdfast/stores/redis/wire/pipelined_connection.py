@@ -16,10 +16,13 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ...._runtime.aio import descriptor
 from ....clock import Clock
+from ....forked_sockets import end_in_children
 from ....model import Granted, quick_new
 from ...deadline_timer import DeadlineTimer
-from .protocol import NOTHING, Late, Lost
+from ..address import Address
+from .protocol import NOTHING, Late, Lost, check_hello, check_welcome
 from .reply import Reply
 from .sockets import prepare
 from .wakeups import HANDOVER_BYTES, NO_CHANNEL, PING_AHEAD, handed_token, wakeup_prefix
@@ -223,18 +226,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_hung_up(self) -> bool:
         """Returns whether the server has closed the connection, also if the loop has yet to notice."""
-        sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        if self.dead or sock is None:
+        fd = self.fileno()
+        if self.dead or fd < 0:
             return self.dead
         poller = select.poll()
-        poller.register(sock.fileno(), getattr(select, "POLLRDHUP", 0))
+        poller.register(fd, getattr(select, "POLLRDHUP", 0))
         return bool(poller.poll(0))
+
+    def fileno(self) -> int:
+        return descriptor(self._transport)
 
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance: other event loops have transports of their own.
         self._transport = cast(asyncio.Transport, transport)
+        end_in_children(self)
         self._write = self._transport.write
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
@@ -331,3 +338,10 @@ class Connection(asyncio.BufferedProtocol):
                 return inf
             due = min(due, last_chance)
         return due
+
+
+async def check_greeting(replies: Sequence[Reply], address: Address) -> None:
+    """Refuses, by its replies to a greeting, a server that does not let us in, or that is too old."""
+    check_hello(await replies[0], address)
+    for reply in replies[1:]:
+        check_welcome(await reply, address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import sleep
 from typing import Protocol
 
+from .... import forks
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ..address import Address
@@ -40,6 +41,7 @@ class ConnectionPool:
         self.closed = False
         self._clock = clock
         self._idle: list[Connection] = []
+        self._made_in = forks.current()
 
     def borrow(self, deadline: float, now: float) -> Connection:
         """Returns a connection that no other thread uses until it is given back."""
@@ -85,11 +87,21 @@ class ConnectionPool:
 
     def open(self, deadline: float) -> Connection:
         """Returns a new connection."""
+        forks.refuse_inherited(self._made_in)
         if self.closed:
             raise BackendUnavailable(f"this connection to {self.address} is closed")
         if self.finder is None:
-            return Connection(self.address, self._clock, deadline)
-        return self._open_to_primary(self.finder, deadline)
+            connection = Connection(self.address, self._clock, deadline)
+        else:
+            connection = self._open_to_primary(self.finder, deadline)
+        return self._ours(connection)
+
+    def _ours(self, connection: Connection) -> Connection:
+        """Returns a new connection, unless it is of a child that goes on with its parent's call."""
+        if self._made_in != forks.generation:
+            connection.close()
+            forks.refuse_inherited(self._made_in)
+        return connection
 
     def _open_to_primary(self, finder: PrimaryFinder, deadline: float) -> Connection:
         """Connects to the primary: the finder is asked, and asked again, while there is time."""

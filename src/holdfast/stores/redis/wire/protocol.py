@@ -64,16 +64,24 @@ def greeting(address: Address, credentials: tuple[str, str] | None = None) -> li
     return commands
 
 
-def check_greeting(replies: list[Any], address: Address) -> None:
-    """Refuses a server that does not let us in, or that is too old."""
-    for reply in replies:
-        if isinstance(reply, Exception):
-            text = str(reply)
-            if text.startswith("ERR unknown command") or text.startswith("NOPROTO"):
-                raise _too_old(address, "older than 6.0")
-            raise refusal(reply, address)
-    check_kind(replies[0], address)
-    version = replies[0].get(b"version", b"")
+def check_welcome(reply: Any, address: Address) -> None:
+    """Refuses a server that does not take one of the commands in a greeting.
+
+    Each reply is checked before the next is waited for: a server that lets nobody in says why in its
+    first reply, and hangs up.
+    """
+    if isinstance(reply, Exception):
+        text = str(reply)
+        if text.startswith("ERR unknown command") or text.startswith("NOPROTO"):
+            raise _too_old(address, "older than 6.0")
+        raise refusal(reply, address)
+
+
+def check_hello(reply: Any, address: Address) -> None:
+    """Refuses a server, by its reply to HELLO, that does not let us in, or that is too old."""
+    check_welcome(reply, address)
+    check_kind(reply, address)
+    version = reply.get(b"version", b"")
     numbers = version.split(b".")
     if len(numbers) >= 2 and all(number.isdigit() for number in numbers[:2]):
         major, minor = int(numbers[0]), int(numbers[1])

@@ -10,10 +10,11 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ....forked_sockets import end_in_children
 from ....interrupts import let_through
 from ...connecting import connecting
-from ...resolving import resolve, resolve_in_loop
-from ..address import Address
+from ...resolving import resolve, resolve_in_loop, why_late
+from ...tls import in_words, unanswered
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,11 +47,9 @@ _LEAST = 0.001
 _NO_ADDRESS = "its name stands for no address"
 
 
-def unanswered(address: Address) -> str:
+def unreached(address: Destination) -> str:
     """Returns what to say of a server that could not be reached in time."""
-    if address.tls is None:
-        return "it did not answer in time"
-    return "it did not answer in time, or does not speak TLS on this port"
+    return why_late(address.host, address.port) or unanswered(address.tls)
 
 
 def prepare(sock: socket.socket) -> None:
@@ -67,7 +66,7 @@ def prepare(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> socket.socket:
+def open_socket(address: Destination, deadline: float, now: Callable[[], float]) -> socket.socket:
     """Returns a socket that is connected to `address`, TLS included; raises `OSError`.
 
     Its time-out is whatever was left of the time: the caller sets its own.
@@ -82,16 +81,21 @@ def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> 
         sock.settimeout(max(_LEAST, deadline - now()))
         try:
             with connecting():
-                return address.tls.wrap_socket(sock, server_hostname=address.host)
-        except TimeoutError as error:
+                sock = secured = address.tls.wrap_socket(
+                    sock, server_hostname=address.host, do_handshake_on_connect=False
+                )
+                end_in_children(sock)
+                secured.do_handshake()
+                return sock
+        except OSError as error:
             let_through(error)
-            raise TimeoutError(unanswered(address)) from None
+            raise in_words(error, address.tls) from None
     except BaseException:
         sock.close()
         raise
 
 
-def _open_tcp(address: Address, deadline: float, now: Callable[[], float]) -> socket.socket:
+def _open_tcp(address: Destination, deadline: float, now: Callable[[], float]) -> socket.socket:
     found = resolve(address.host, address.port, deadline, now)
     reason = OSError(_NO_ADDRESS)
     for left, (family, where) in zip(range(len(found), 0, -1), found, strict=True):
@@ -106,6 +110,7 @@ def _open_tcp(address: Address, deadline: float, now: Callable[[], float]) -> so
 def _connected(family: int, where: Any, timeout: float) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        end_in_children(sock)
         sock.settimeout(max(_LEAST, timeout))
         sock.connect(where)
     except BaseException:
@@ -127,27 +132,42 @@ async def open_protocol(
     """
     import asyncio
 
-    async with asyncio.timeout(max(0.0, deadline - now())):
-        if address.path:
-            return (await loop.create_unix_connection(make, address.path))[1]
-        host, port, tls = address.host, address.port, address.tls
-        found = await resolve_in_loop(loop, host, port)
-        reason = OSError(_NO_ADDRESS)
-        for left, (family, where) in zip(range(len(found), 0, -1), found, strict=True):
-            try:
-                async with asyncio.timeout((deadline - now()) / left):
-                    made = await loop.create_connection(
-                        make,
-                        _with_scope(where),
-                        int(where[1]),
-                        family=family,
-                        ssl=tls,
-                        server_hostname=host if tls is not None else None,
-                    )
-                    return made[1]
-            except OSError as error:
-                reason = error
-        raise reason
+    try:
+        async with asyncio.timeout(max(0.0, deadline - now())):
+            if address.path:
+                return (await loop.create_unix_connection(make, address.path))[1]
+            return await _open_protocol(loop, make, address, deadline, now)
+    except TimeoutError:
+        raise TimeoutError(unreached(address)) from None
+
+
+async def _open_protocol(
+    loop: asyncio.AbstractEventLoop,
+    make: Callable[[], Made],
+    address: Destination,
+    deadline: float,
+    now: Callable[[], float],
+) -> Made:
+    import asyncio
+
+    host, port, tls = address.host, address.port, address.tls
+    found = await resolve_in_loop(loop, host, port)
+    reason = OSError(_NO_ADDRESS)
+    for left, (family, where) in zip(range(len(found), 0, -1), found, strict=True):
+        try:
+            async with asyncio.timeout((deadline - now()) / left):
+                made = await loop.create_connection(
+                    make,
+                    _with_scope(where),
+                    int(where[1]),
+                    family=family,
+                    ssl=tls,
+                    server_hostname=host if tls is not None else None,
+                )
+                return made[1]
+        except OSError as error:
+            reason = in_words(error, tls)
+    raise reason
 
 
 def _with_scope(where: Any) -> str:

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from .... import forks
 from ...._runtime.threads import Signal
 from ....clock import Clock
 from ....errors import LockError
@@ -63,6 +64,7 @@ class Wire:
         self._listener: Listener | None = None
         self._recalled: Callable[[str], object] = lambda owner: None
         self._mutex = RLock()  # the handler of a signal may call `close`
+        self._made_in = forks.current()
 
     @property
     def attentive(self) -> bool:
@@ -320,6 +322,7 @@ class Wire:
         broken.close()
         signal.pause = Signal(self._clock)
         while not (signal.forgotten or signal.was_set):
+            forks.refuse_inherited(self._made_in)
             now = self._now()
             limit = (
                 now + RESUBSCRIBE_PAUSE if until is None else min(now + RESUBSCRIBE_PAUSE, until)

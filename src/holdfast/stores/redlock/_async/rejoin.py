@@ -28,11 +28,13 @@ from typing import Any, NamedTuple
 
 from ....errors import BackendUnavailable, ConfigError, LockError
 from ....events import warn
+from ...redis.wire.refusals import DENIED, code_of, refusal
 from ..address import Settings
 from ..commands import Commands, members_text
 from ..membership import (
     Marker,
     NodeState,
+    failure_reason,
     merge_known,
     read_marker,
     run_id_in,
@@ -76,43 +78,65 @@ class Rejoin:
 
     async def step(self, node: NodeState) -> float | None:
         """Takes the next step of `node`. Returns when the one after it is due, where that is known."""
+        votes: Marker | None
         try:
             run_id, marker = await self._find(node)
+            if marker is not None and (
+                marker.incarnation.startswith(run_id) or self._settings.durable
+            ):
+                votes, rest = marker, []
+            else:
+                # A node that refuses this takes no part in a start, as if it could not be reached.
+                state, *rest = await self._begin(node, run_id, b"again")
+                votes = read_marker(rest[0]) if state == 1 else None
         except LockError:
+            self.blank_run_ids[node.index] = b""
             self._lost_majority.note_unreachable(node)
             raise
-        if marker is not None:
-            if marker.incarnation.startswith(run_id) or self._settings.durable:
-                await self._let_vote(node, marker)
-                return None
-        else:
+        if votes is not None:
+            await self._let_vote(node, votes)
+            return None
+        if marker is None:
             self.blank_run_ids[node.index] = run_id
             unused = all(self.blank_run_ids) and not self._table.voting_count()
             if unused and not self._is_start_over:
                 return await self._first_start(node)
-        return await self._rejoin(node, run_id, marker)
+        return await self._rejoin(node, run_id, marker, rest)
 
     async def _find(self, node: NodeState) -> tuple[bytes, Marker | None]:
         """Returns the run_id and the marker of a node that can be asked, and has our scripts."""
         try:
             info, text, scripts = await self._wire.reach(node.index, self._deadline())
         except LockError:
-            self.blank_run_ids[node.index] = self._seen_run_ids[node.index] = b""
+            self._seen_run_ids[node.index] = b""
             raise
-        _check_replies([info, text, scripts])
+        self._check_replies(node, [info, text, scripts])
         run_id = run_id_of(info)
         if not run_id:
             raise BackendUnavailable("its reply to INFO server has no run_id")
         self._check_alone(node, run_id)
         if not all(scripts):
-            _check_replies(
-                await self._wire.call_many(node.index, self._commands.loads, self._deadline())
-            )
+            loads = self._commands.loads
+            replies = await self._wire.call_many(node.index, loads, self._deadline())
+            self._check_replies(node, replies)
         marker = None if text is None else read_marker(text)
         if marker is not None:
             self.blank_run_ids[node.index] = b""
             self._check_marker(marker)
         return run_id, marker
+
+    def _check_replies(self, node: NodeState, replies: list[Any]) -> None:
+        """Raises if one of `replies` is an error."""
+        for reply in replies:
+            if isinstance(reply, Exception):
+                self._check_permission(node, reply)
+                raise BackendUnavailable(f"it refuses: {reply}")
+
+    def _check_permission(self, node: NodeState, error: Exception) -> None:
+        """Raises ConfigError if `error` says that we are not let in, or may not do something."""
+        if code_of(error) in DENIED:
+            self._seen_run_ids[node.index] = b""
+            raise refusal(error, self._settings.addresses[node.index])
 
     def is_reached(self, index: int) -> bool:
         """Returns whether the node let us in when it was last tried."""
@@ -157,13 +181,11 @@ class Rejoin:
                 f"{self._settings.max_ttl:g}; it has to be the same for all clients"
             )
 
-    async def _rejoin(self, node: NodeState, run_id: bytes, marker: Marker | None) -> float | None:
-        """Takes the next step of a node that was in use before."""
-        state, *rest = await self._begin(node, run_id, b"again")
-        if state == 1:
-            await self._let_vote(node, read_marker(rest[0]))
-            return None
-        incarnation, elapsed, how, micros, life, roster = rest
+    async def _rejoin(
+        self, node: NodeState, run_id: bytes, marker: Marker | None, begun: list[Any]
+    ) -> float | None:
+        """Takes the next step of a node that was in use before. `begun`: how far it has come."""
+        incarnation, elapsed, how, micros, life, roster = begun
         self._lost_majority.note_out(node, marker is None)
         if how == b"first" and roster and not life:
             for other in self._table.nodes:
@@ -213,7 +235,15 @@ class Rejoin:
         """Has the node note that it begins to come back, and returns its reply; see begin.lua."""
         incarnation = run_id + b"." + os.urandom(6).hex().encode()
         command = self._commands.begin(run_id, incarnation, how, life, roster)
-        return await self._wire.call(node.index, command, self._deadline(), run_id)
+        return await self._ask(node, command, run_id)
+
+    async def _ask(self, node: NodeState, command: bytes, run_id: bytes) -> Any:
+        """Returns the node's reply to a step on its way back. Raises ConfigError if we may not ask."""
+        try:
+            return await self._wire.call(node.index, command, self._deadline(), run_id)
+        except BackendUnavailable as error:
+            self._check_permission(node, error)
+            raise
 
     async def _seal(self, node: NodeState, others: list[NodeState], life: int) -> list[SealReply]:
         """Tells `others` of the node's new life; 0: only reads them. Returns the replies that come."""
@@ -229,7 +259,7 @@ class Rejoin:
                 reply = await self._wire.call(other.index, command, self._deadline(), run_id)
                 replies.append(SealReply(other.name, other_life, *reply))
             except LockError as error:
-                self._table.report_failure(other.index, str(error))
+                self._table.report_failure(other.index, failure_reason(error))
         return replies
 
     async def _admit(
@@ -247,7 +277,7 @@ class Rejoin:
         command = self._commands.admit(
             run_id, incarnation, life, base, settings.max_ttl, settings.members, known, roster
         )
-        state, *rest = await self._wire.call(node.index, command, self._deadline(), run_id)
+        state, *rest = await self._ask(node, command, run_id)
         if state != 1:
             raise BackendUnavailable("it has restarted again")
         await self._let_vote(node, read_marker(rest[0]))
@@ -305,10 +335,3 @@ class SealReply(NamedTuple):
     """The life of the other node that it knew before."""
     known: bytes
     """The lives of all nodes that it knows of."""
-
-
-def _check_replies(replies: list[Any]) -> None:
-    """Raises if one of `replies` is an error."""
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise BackendUnavailable(f"it refuses: {reply}")

@@ -1,8 +1,9 @@
 """The waiters, and the node that wakes each of them.
 
 All clients prefer the same node, the first that votes: its list of waiters is then in the order of
-their arrival, and it wakes one of them at a time. If that node goes out, they move on to the next. A
-wake-up is a hint; the heartbeat finds a lock that is free without one.
+their arrival, and it wakes one of them at a time. If that node goes out, they move on to the next.
+Requests go to the nodes in the opposite order: a release has reached the others when a waiter is woken.
+A wake-up is a hint; the heartbeat finds a lock that is free without one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from collections.abc import Sequence
 
 from ...._runtime.aio import Signal
-from ....errors import BackendUnavailable
+from ....errors import BackendUnavailable, ConfigError
 from ....model import Granted
 from ..._async.contract import Ticket
 from ...redis.wire.aio import Wire
@@ -54,7 +55,7 @@ class Waiter:
         self.ticket = ticket
         self.prefixes = prefixes
         self.round_prefixes = prefixes
-        """Those of the next round: of a semaphore, for one slot."""
+        """The prefixes of the next round: of a semaphore, for one slot."""
         self._shared = shared
         self.packed_owner = bulk(ticket.owner.encode())
         self.waking_node: int | None = None
@@ -141,7 +142,7 @@ class Wakeups:
                     reply = await self._wires[index].call(command, self._limit(deadline))
                     if type(reply) is int and reply >= 0:
                         return reply / 1000
-                except BackendUnavailable as error:
+                except (BackendUnavailable, ConfigError) as error:
                     late = index if isinstance(error, Late) else None
             if self._stop_listening(waiter) is not None:
                 stale[index] = waiter.prefixes.leave + waiter.packed_owner
@@ -159,9 +160,11 @@ class Wakeups:
 
         On return, `stale` has the nodes that may know the waiter and shall forget it, each with the
         command for that. A node that was sent nothing is not among them: it would refuse the waiter
-        for some heartbeats, and if all did, nobody would wake it.
+        for some heartbeats, and if all did, nobody would wake it. Raises if no node has the waiter, and
+        one does not let us listen.
         """
         prefixes, owner = waiter.prefixes, waiter.packed_owner
+        refusal: ConfigError | None = None
         for node in self._table.nodes:
             if not node.incarnation or waiter.given_up or node.index == late:
                 continue
@@ -176,14 +179,18 @@ class Wakeups:
                 wire.forget(waiter.ticket.owner)
                 # The command travels on another connection than the request, which may arrive later.
                 stale[node.index] = prefixes.leave_late + owner + self._commands.lateness
-                if isinstance(error, BackendUnavailable):
-                    continue
-                raise
+                if isinstance(error, ConfigError):
+                    refusal = error
+                elif not isinstance(error, BackendUnavailable):
+                    raise
+                continue
             if type(reply) is int and reply >= 0:
                 waiter.waking_node = node.index  # not before: it is listened to from now on
                 stale.pop(node.index, None)
                 return reply / 1000
             wire.forget(waiter.ticket.owner)
+        if refusal is not None:
+            raise refusal
         return UNWOKEN_PAUSE if not waiter.is_round_due() else 0.0
 
     def _limit(self, deadline: float) -> float:

@@ -39,7 +39,7 @@ from ...urls import Target
 from .. import guarantees
 from ..address import Settings, parse_settings
 from ..commands import EMPTY, MARKED, WAKING, BatchItem, Commands, Renewal
-from ..membership import NodeTable
+from ..membership import NodeTable, is_refusal
 from ..refusals import check_shape, check_ttl
 from ..shared_commands import SharedCommands, mode_of
 from ..votes import Tally
@@ -169,6 +169,7 @@ class RedlockBackend:
         nodes = self._table.nodes
         held_rounds = [self._held_rounds.get(claims[i].owner) for i in held]
         tally = Tally(len(held), self._quorum, len(nodes))
+        errors: dict[int, Exception] = {}
         asked: list[list[int]] = []
         commands: list[bytes | None] = []
         for node in nodes:
@@ -194,6 +195,8 @@ class RedlockBackend:
                 for k, renewed in zip(asked[index], reply, strict=True):
                     if renewed != 2:  # it is held there, and the node could not renew it
                         tally.add(k, renewed == 1)
+            else:
+                errors[index] = reply
             return tally.is_done()
 
         sent = self.clock.now()
@@ -215,6 +218,10 @@ class RedlockBackend:
                     range(len(nodes)),
                     held_round.begins,
                     held_round.connections,
+                )
+            elif len(claims) == 1 and any(map(is_refusal, errors.values())):
+                raise self._recovery.unavailable_error(
+                    "too few nodes have renewed it", claim.name, errors
                 )
             else:
                 outcomes[i] = UNKNOWN
@@ -252,11 +259,13 @@ class RedlockBackend:
                 self._undelivered.add(index, marked, held_round.ttl)
         quorum, most = self._quorum, len(incarnations) - self._quorum
         freed = gone = 0
+        errors: dict[int, Exception] = {}
 
         def on_reply(index: int, reply: Any) -> bool:
             nonlocal freed, gone
             if type(reply) is not int:
-                self._undelivered.add(index, marked, held_round.ttl)
+                errors[index] = reply
+                self._undelivered.add(index, marked, held_round.ttl, reply)
             elif reply == 1:
                 freed += 1
             else:
@@ -287,6 +296,7 @@ class RedlockBackend:
             f"{name!r} was released on too few nodes to be sure ({freed} freed it, {gone} did not have "
             "it)",
             name,
+            errors,
         )
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
@@ -374,7 +384,7 @@ class RedlockBackend:
                 if left > 0 and not waiter.is_round_due():
                     result = left
                 else:
-                    result = self._rounds.try_rounds(waiter, deadline)
+                    result = self._rounds.try_rounds(waiter, deadline, left == 0)
                 if isinstance(result, HeldRound) or not waiter.retry_wanted:
                     break
         finally:

@@ -15,6 +15,7 @@ from ..._sync.contract import Ticket
 from ...redis.wire.protocol import bulk
 from ..commands import EMPTY, LETTERS, CommandPrefixes, Commands, packed_before, packed_request
 from ..shared_commands import READER, WRITER, SharedCommands, as_reader, mode_of
+from ..votes import refused_error
 from ..wire.threads import RedlockWire
 from .recovery import Recovery
 from .rounds import HeldRound, Rounds
@@ -99,12 +100,12 @@ class Changing:
             elif incarnation:
                 commands[index] = head + incarnation + packed_before(begin) + held_round.packed_id
 
-        def on_missed(index: int) -> None:
+        def on_missed(index: int, reply: object) -> None:
             if late:
                 begun = packed_before(held_round.begins[index])
                 # In whichever incarnation: it is not counted any more.
                 command = head + EMPTY + begun + held_round.packed_id
-                self._undelivered.add(index, command, held_round.ttl)
+                self._undelivered.add(index, command, held_round.ttl, reply)
 
         return self._decide(commands, deadline, held_round.name, "changed", no, on_missed)
 
@@ -115,15 +116,17 @@ class Changing:
         name: str,
         what: str,
         no: int = 0,
-        on_missed: Callable[[int], None] = lambda index: None,
+        on_missed: Callable[[int, object], None] = lambda index, reply: None,
     ) -> bool:
         """Returns whether a majority replied 1; raises if it is not known."""
         yes, most = 0, len(commands) - self._quorum
+        errors: dict[int, Exception] = {}
 
         def on_reply(index: int, reply: Any) -> bool:
             nonlocal yes, no
             if type(reply) is not int:
-                on_missed(index)
+                errors[index] = reply
+                on_missed(index, reply)
             elif reply == 1:
                 yes += 1
             else:
@@ -139,6 +142,7 @@ class Changing:
         raise self._recovery.unavailable_error(
             f"{name!r} was {what} on too few nodes to be sure ({yes} did it, {no} did not have it)",
             name,
+            errors,
         )
 
     def release_unknown(self, name: str, owner: str, deadline: float, ttl: float) -> bool:
@@ -159,9 +163,9 @@ class Changing:
                 deadline,
                 name,
                 "released",
-                on_missed=lambda index: self._undelivered.add(index, command, ttl),
+                on_missed=lambda index, reply: self._undelivered.add(index, command, ttl, reply),
             )
-        except BackendUnavailable:
+        except (BackendUnavailable, ConfigError):
             return False  # mostly there was nothing to release
 
     def adopt(self, ticket: Ticket, giver: str, deadline: float) -> HeldRound | Gone:
@@ -201,12 +205,10 @@ class Changing:
         if isinstance(outcome, HeldRound):
             return outcome
         if outcome.errors and not outcome.is_answered():
-            raise BackendUnavailable(
-                f"the lease on {ticket.name!r} was adopted on too few nodes, and given back there: "
-                f"{outcome.describe_errors()}",
-                name=ticket.name,
-                owner=ticket.owner,
+            what = (
+                f"the lease on {ticket.name!r} was adopted on too few nodes, and given back there"
             )
+            raise refused_error(self._table, outcome.errors, what, ticket.name)
         return GONE
 
     def _find(
@@ -217,12 +219,15 @@ class Changing:
         incarnations = self._table.incarnations
         votes: Counter[tuple[bytes, bytes, bytes]] = Counter()
         replied = 0
+        errors: dict[int, Exception] = {}
 
         def on_reply(index: int, reply: Any) -> bool:
             nonlocal replied
             if type(reply) is list:
                 replied += 1
                 votes.update(zip(reply[::3], reply[1::3], reply[2::3], strict=True))
+            else:
+                errors[index] = reply
             return False
 
         limit = min(deadline, self._clock.now() + self._table.node_timeout)
@@ -235,5 +240,5 @@ class Changing:
             if count + (adopted.get(vote[1:], 0) if vote[0] != heir else 0) >= self._quorum:
                 return vote
         if replied < self._quorum:
-            raise self._recovery.unavailable_error("too few nodes answered", ticket.name)
+            raise self._recovery.unavailable_error("too few nodes answered", ticket.name, errors)
         return None

@@ -13,6 +13,7 @@ from ....model import LockState
 from ...redis._sync.scan import lock_names
 from ..commands import Commands
 from ..lock_state import Reading, read_lock
+from ..membership import failure_reason
 from ..wire.threads import RedlockWire
 from .recovery import Recovery
 
@@ -38,19 +39,26 @@ class Inspection:
         self._recovery.wait_for_majority(deadline)
         names: set[str] = set()
         read = 0
-        for node in self._table.nodes:
-            if not node.incarnation:
-                continue
+        errors: dict[int, Exception] = {}
+        known = [node for node in self._table.nodes if node.incarnation]
+        for left, node in zip(range(len(known), 0, -1), known, strict=True):
+            # One that is silent leaves time for those behind it.
+            share = min(self._timeout, (deadline - self._clock.now()) / left)
             try:
-                call = partial(self._call, node.index, patience)
-                names |= lock_names(naming, prefix, call)
-                read += 1
+                names |= lock_names(naming, prefix, partial(self._call, node.index, share))
             except BackendUnavailable as error:
-                self._table.report_failure(node.index, str(error))
+                errors[node.index] = error
+                if self._table.is_enough_time(share):
+                    self._table.report_failure(node.index, failure_reason(error))
+                continue
+            deadline = self._clock.now() + patience  # it answered
+            read += 1
             if read == self._quorum:
                 break  # a lock that is held is on one of them
         if read < self._quorum:
-            raise self._recovery.unavailable_error("the locks were read from too few nodes", None)
+            raise self._recovery.unavailable_error(
+                "the locks were read from too few nodes", None, errors
+            )
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(found), SHOWN_AT_ONCE):
@@ -58,8 +66,8 @@ class Inspection:
             states += self.inspect(found[start : start + SHOWN_AT_ONCE], deadline)
         return [state for state in states if state.holders or state.waiters]
 
-    def _call(self, index: int, patience: float, command: bytes) -> Any:
-        return self._wire.call(index, command, self._clock.now() + patience)
+    def _call(self, index: int, seconds: float, command: bytes) -> Any:
+        return self._wire.call(index, command, self._clock.now() + seconds)
 
     def inspect(self, names: Sequence[str], deadline: float) -> Sequence[LockState]:
         """Returns the states of the locks `names`."""
@@ -70,10 +78,13 @@ class Inspection:
         self._recovery.wait_for_majority(deadline)
         nodes = self._table.nodes
         replies: list[Any] = []
+        errors: dict[int, Exception] = {}
 
         def on_reply(index: int, reply: Any) -> bool:
             if type(reply) is list:
                 replies.append(reply)
+            else:
+                errors[index] = reply
             return False
 
         command = self._commands.inspect(names)
@@ -81,7 +92,7 @@ class Inspection:
         limit = min(deadline, self._clock.now() + self._timeout)
         self._wire.fan_out(commands, on_reply, limit)
         if len(replies) < self._quorum:
-            raise self._recovery.unavailable_error("too few nodes answered", names[0])
+            raise self._recovery.unavailable_error("too few nodes answered", names[0], errors)
         out = self._table.describe_out()
         return [
             read_lock(name, [reply[i] for reply in replies], self._quorum, len(nodes), out)
@@ -94,11 +105,10 @@ class Inspection:
         self._recovery.wait_for_majority(deadline)
         highest, held = above, 0
         for record in (*[""] * bool(above), f"{actor} released {name}", ""):
-            replies: list[Any] = []
+            replies: dict[int, Any] = {}
 
-            def on_reply(index: int, reply: Any, replies: list[Any] = replies) -> bool:
-                if type(reply) is list:
-                    replies.append(reply)
+            def on_reply(index: int, reply: Any, replies: dict[int, Any] = replies) -> bool:
+                replies[index] = reply
                 return False
 
             incarnations = [node.incarnation for node in self._table.nodes]
@@ -108,10 +118,12 @@ class Inspection:
             ]
             limit = min(deadline, self._clock.now() + self._timeout)
             self._wire.fan_out(commands, on_reply, limit)
-            if len(replies) < self._quorum:
+            done = [reply for reply in replies.values() if type(reply) is list]
+            if len(done) < self._quorum:
+                errors = {index: one for index, one in replies.items() if type(one) is not list}
                 raise self._recovery.unavailable_error(
-                    f"{name!r} was released by force on too few nodes", name
+                    f"{name!r} was released by force on too few nodes", name, errors
                 )
-            held = held or sum(reply[0] for reply in replies)
-            highest = max(reply[1] for reply in replies)
+            held = held or sum(reply[0] for reply in done)
+            highest = max(reply[1] for reply in done)
         return held >= self._quorum

@@ -9,15 +9,18 @@ out, and the callers that wait until a majority votes.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock
+from types import MappingProxyType
 
 from ...._runtime.threads import Routine, Signal
 from ....errors import BackendUnavailable, ConfigError, LockError
 from ....events import report
 from ..address import Settings
 from ..commands import Commands
-from ..membership import NodeState
+from ..membership import NodeState, is_refusal
+from ..votes import refused_error
 from ..wire.threads import RedlockWire
 from .rejoin import Rejoin
 from .undelivered import Undelivered
@@ -29,6 +32,8 @@ MAJORITY_PATIENCE = 2.0
 JOIN_LIMIT = 0.5
 """Seconds in which a routine ends that is told to. One that waits for a name, or for a connection, in
 blocking code is left behind: it finds that all is over when it has got that, or not."""
+
+NO_ERRORS: Mapping[int, Exception] = MappingProxyType({})
 
 
 class Recovery:
@@ -48,8 +53,8 @@ class Recovery:
         self._mutex = Lock()
         self._signals: dict[int, Signal] = {}
         self._routines: dict[int, Routine] = {}
-        self._refusals: dict[int, ConfigError] = {}
-        """By node that refuses our settings, or does not let us in: why."""
+        self._refusals: dict[int, tuple[ConfigError, bool]] = {}
+        """By node that refuses our settings, or does not let us in: why, and whether it let us in."""
         self._closed = False
         self._opened = Signal(wire.clock)
         self._majority_signals: dict[Signal, None] = {}
@@ -77,10 +82,10 @@ class Recovery:
     def _check_refusal(self) -> None:
         """Raises ConfigError if a node was set up for other settings than ours, or if too many do not
         let us in for a majority to vote."""
-        refusals = list(self._refusals.items())
-        for index, refusal in refusals:
-            few = len(refusals) <= len(self._table.nodes) - self._table.quorum
-            if not few or self._rejoin.is_reached(index):
+        refusals = list(self._refusals.values())
+        few = len(refusals) <= len(self._table.nodes) - self._table.quorum
+        for refusal, let_in in refusals:
+            if not few or let_in:
                 raise refusal
 
     def wait_for_majority(self, deadline: float) -> None:
@@ -114,9 +119,15 @@ class Recovery:
         finally:
             self._majority_signals.pop(signal, None)
 
-    def unavailable_error(self, what: str, name: str | None) -> BackendUnavailable:
-        """Returns the error for `what`, with what was missing and the nodes that are out."""
+    def unavailable_error(
+        self, what: str, name: str | None, errors: Mapping[int, Exception] = NO_ERRORS
+    ) -> BackendUnavailable | ConfigError:
+        """Returns the error for `what`, with what was missing and the nodes that are out; or with what
+        nodes have refused, if that is among `errors`."""
         table = self._table
+        refusals = {index: error for index, error in errors.items() if is_refusal(error)}
+        if refusals:
+            return refused_error(table, refusals, what, name)
         count, voting = len(table.nodes), table.voting_count()
         out = "; ".join(table.describe_out())
         if voting < table.quorum:
@@ -171,7 +182,8 @@ class Recovery:
             except LockError as error:
                 node.put_out(str(error))
                 if isinstance(error, ConfigError):
-                    refusal = self._refusals[node.index] = error
+                    refusal = error
+                    self._refusals[node.index] = refusal, self._rejoin.is_reached(node.index)
             except Exception as error:
                 # Whatever it was, the routine goes on: without it the node would never vote again.
                 node.put_out(repr(error))

@@ -14,7 +14,6 @@ from threading import Lock
 from typing import Any
 
 from ...._runtime.threads import Signal
-from ....errors import BackendUnavailable
 from ....refusals import in_use_as
 from ...redis.wire.protocol import bulk
 from ..commands import (
@@ -27,7 +26,7 @@ from ..commands import (
     CommandPrefixes,
     packed_before,
 )
-from ..votes import Ballot
+from ..votes import Ballot, refused_error
 from ..wire.threads import RedlockWire
 from .recovery import Recovery
 from .undelivered import Undelivered
@@ -116,9 +115,11 @@ class Rounds:
         """By owner: the round that its lease consists of."""
         self._mutex = Lock()
 
-    def try_rounds(self, waiter: Waiter, deadline: float) -> HeldRound | float:
+    def try_rounds(self, waiter: Waiter, deadline: float, freed: bool = False) -> HeldRound | float:
         """Tries a round, and more where votes were split.
 
+        `freed`: the node that wakes the waiter has said that the lock is free. Where others still hold
+        it then, its release may be on its way to them, which wakes nobody again: more rounds are tried.
         Returns the round that was granted, or the seconds for which the lock may still be held. Raises
         if too few nodes could decide: then nobody knows whether it is held.
         """
@@ -146,7 +147,7 @@ class Rounds:
                     continue  # nobody was in our way but the holder of that one slot
                 if not slots and ballot.held_by_one():
                     break
-            elif ballot.held_by_one():
+            elif ballot.held_by_one() and (not freed or waiter.waking_node in ballot.refused):
                 break
             moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 128)
             if moment >= deadline:
@@ -154,7 +155,7 @@ class Rounds:
             Signal(clock).wait(moment)
             pause *= 2
         if ballot.errors and not ballot.is_answered() and not waiter.given_up:
-            raise BackendUnavailable(f"too few nodes could decide: {ballot.describe_errors()}")
+            raise refused_error(self._table, ballot.errors, "too few nodes could decide")
         return ballot.remaining()
 
     def run_round(self, waiter: Waiter, deadline: float, alone: bool = False) -> HeldRound | Ballot:
@@ -272,7 +273,8 @@ class Rounds:
 
         def on_reply(index: int, reply: Any) -> bool:
             if type(reply) is not int:
-                self._undelivered.add(index, marked, prefixes.ttl)  # it may never have arrived
+                # It may never have arrived.
+                self._undelivered.add(index, marked, prefixes.ttl, reply)
             return False
 
         deadline = self._clock.now() + self._timeout
@@ -280,6 +282,7 @@ class Rounds:
             behind if connections else otherwise, deadline, on_reply, connections, otherwise
         ):
             on_reply(index, None)
+        self._undelivered.send_again()
 
     def _remember(self, owner: str, held_round: HeldRound) -> None:
         """Keeps a granted round, and now and then forgets the ones that have ended."""

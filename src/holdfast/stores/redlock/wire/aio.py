@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Container, Sequence
 from typing import Any
 
+from .... import forks
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ...redis.address import Address
@@ -36,6 +37,7 @@ class RedlockWire:
         self.first_commands = first_commands
         """Commands that every new connection begins with."""
         self.closed = False
+        self._made_in = forks.current()
         self._used_at = 0.0
         """The moment at which a request last went to all nodes."""
         self._loop = asyncio.get_running_loop()
@@ -67,7 +69,9 @@ class RedlockWire:
         self._used_at = now = self.clock.now()
         fan_out = FanOut(self.table, self._loop, on_reply, deadline - now)
         used = self._connections
-        for index, usual in enumerate(commands):
+        # The node that wakes waiters is the last: whoever it wakes finds the others free.
+        for index in range(len(commands) - 1, -1, -1):
+            usual = commands[index]
             if usual is None:
                 continue
             connection = used[index]
@@ -176,6 +180,7 @@ class RedlockWire:
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
 
     def check_open(self) -> None:
-        """Raises if the wire is shut."""
+        """Raises if the wire is shut, or the parent's of this forked process."""
+        forks.refuse_inherited(self._made_in)
         if self.closed:
             raise BackendUnavailable("this connection to the nodes is closed")

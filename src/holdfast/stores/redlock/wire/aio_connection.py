@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ...redis.address import Address
-from ...redis.wire.pipelined_connection import Connection
-from ...redis.wire.protocol import NOTHING, Late, Lost, check_greeting, greeting
+from ...redis.wire.pipelined_connection import Connection, check_greeting
+from ...redis.wire.protocol import NOTHING, Late, Lost, greeting
 from ...redis.wire.reply import Reply
-from ...redis.wire.sockets import open_protocol, unanswered
+from ...redis.wire.sockets import open_protocol, unreached
 from ..commands import BatchItem
 from ..membership import run_id_of
 from .aio_batch import Batch
@@ -46,9 +46,9 @@ class NodeConnector:
             self._wire.check_open()  # it may have been shut meanwhile
             hello = greeting(self._address)
             commands = [*hello, *self._wire.first_commands]
-            replies = await all_of(connection.send_all(commands, deadline))
-            check_greeting(replies[: len(hello)], self._address)
-            first_replies = replies[len(hello) :]
+            replies = connection.send_all(commands, deadline)
+            await check_greeting(replies[: len(hello)], self._address)
+            first_replies = await all_of(replies[len(hello) :])
         except BaseException:
             connection.abort()
             raise
@@ -89,7 +89,7 @@ class NodeConnector:
                 finally:
                     self._limits.discard(limit)
         except TimeoutError:
-            raise BackendUnavailable(f"{address}: {unanswered(address)}") from None
+            raise BackendUnavailable(f"{address}: {unreached(address)}") from None
         except OSError as error:
             raise BackendUnavailable(f"{address} cannot be reached: {error}") from error
 

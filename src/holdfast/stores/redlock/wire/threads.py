@@ -12,6 +12,7 @@ from collections.abc import Container, Sequence
 from math import ceil
 from typing import Any
 
+from .... import forks
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....interrupts import let_through
@@ -29,6 +30,8 @@ IDLE = 0.5
 """Seconds without use after which a server, or something in between, may have closed a socket."""
 STALL = 0.01
 """Seconds that a thread may take to send a request to all nodes."""
+POSTING = 1.0
+"""Seconds for the connections that are missing where nobody waits for a reply."""
 LONGEST_POLL = 1.0
 """Seconds after which a wait looks at the clock."""
 
@@ -46,6 +49,7 @@ class RedlockWire:
         self.table = table
         self.clock = clock
         self.closed = False
+        self._made_in = forks.current()
         self._addresses = addresses
         self._idle: deque[SocketSet] = deque()
         """The sets that no thread uses. They are used in turn: only then is it noticed what has come on
@@ -82,8 +86,11 @@ class RedlockWire:
             socket_set.used_at = began
             if None in sockets:
                 self._opener.fill(socket_set, commands, deadline)
+                forks.refuse_inherited(self._made_in)  # a child has opened some of its own
                 began = now()
-            for index, usual in enumerate(commands):
+            # The node that wakes waiters is the last: whoever it wakes finds the others free.
+            for index in range(len(commands) - 1, -1, -1):
+                usual = commands[index]
                 if usual is None:
                     continue
                 node_socket = sockets[index]
@@ -161,17 +168,20 @@ class RedlockWire:
         earlier: Sequence[object] = (),
         fallbacks: Sequence[bytes | None] = (),
     ) -> list[int]:
-        """Sends each node its command, and does not wait.
+        """Sends each node its command, and does not wait, but for connections that are missing.
 
         Returns the nodes to which that was not possible. `earlier` is as in `fan_out`; a node whose
         socket is another by now is sent its fallback.
         """
+        if self._made_in != forks.current():
+            return [index for index, command in enumerate(commands) if command is not None]
         fan_out = FanOut(on_reply)
         socket_set = self._take()
         unsent: list[int] = []
         try:
             self._drop_broken(socket_set, commands)  # always: no reply would show it
-            self._opener.fill(socket_set, commands, deadline)
+            self._opener.fill(socket_set, commands, min(deadline, self.clock.now() + POSTING))
+            forks.refuse_inherited(self._made_in)
             for index, command in enumerate(commands):
                 node_socket = socket_set.sockets[index]
                 if command is None:
@@ -232,7 +242,8 @@ class RedlockWire:
         self._calls.close()
 
     def check_open(self) -> None:
-        """Raises if the wire is shut."""
+        """Raises if the wire is shut, or the parent's of this forked process."""
+        forks.refuse_inherited(self._made_in)
         if self.closed:
             raise BackendUnavailable("this connection to the nodes is closed")
 

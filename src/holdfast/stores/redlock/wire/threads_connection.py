@@ -15,6 +15,7 @@ from ....errors import BackendUnavailable
 from ....interrupts import let_through
 from ...redis.address import Address
 from ...redis.wire.protocol import NOTHING, Late, Lost
+from ...redis.wire.refusals import reason_of
 from ...redis.wire.sockets import open_socket
 from ..membership import NodeTable, failure_reason
 
@@ -162,8 +163,22 @@ class NodeSocket:
             let_through(error)
             if isinstance(error, Lost):
                 raise
+            refusal = self._last_refusal(replies)
+            if refusal is not None:
+                raise Lost(f"{self._address} {reason_of(refusal)}") from error
             raise Lost(f"the connection to {self._address} broke: {error}") from error
         return replies
+
+    def _last_refusal(self, replies: Sequence[Any]) -> Exception | None:
+        """Returns the refusal among the `replies` that came before the connection broke.
+
+        A server that lets nobody in says why, and hangs up: mostly before the last command was sent.
+        """
+        try:
+            self.read_replies()
+        except OSError as error:
+            let_through(error)
+        return next((reply for reply in replies if isinstance(reply, Exception)), None)
 
     def close(self) -> None:
         """Closes the connection."""

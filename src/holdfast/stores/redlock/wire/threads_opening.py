@@ -10,7 +10,7 @@ from typing import Any
 from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError
 from ...redis.address import Address
-from ...redis.wire.protocol import check_greeting, greeting
+from ...redis.wire.protocol import check_hello, check_welcome, greeting
 from ..membership import Marker, NodeTable, read_marker, run_id_of
 from .threads_connection import NodeSocket, SocketSet
 
@@ -46,7 +46,9 @@ class SocketOpener:
         try:
             hello = greeting(address)
             replies = node_socket.exchange([*hello, *self.first_commands], deadline)
-            check_greeting(replies[: len(hello)], address)
+            check_hello(replies[0], address)
+            for reply in replies[1 : len(hello)]:
+                check_welcome(reply, address)
         except BaseException:
             node_socket.close()
             raise

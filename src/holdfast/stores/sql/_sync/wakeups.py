@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from ...._runtime.threads import Poller, Routine, Signal, Turn, Worker
 from ....clock import Clock
 from ....errors import LockError
+from ....interrupts import let_through
 from ....model import Granted
 from ..._sync.contract import Ticket
 from ..failures import Again, Lost
@@ -139,9 +140,14 @@ class Wakeups:
             if self._closed or self._listening is not None:  # a signal's handler may have come here
                 listening.close()
                 return
+            try:
+                self._watched = os.dup(listening.fileno())
+            except OSError as error:  # there is no descriptor left
+                listening.close()
+                let_through(error)
+                return
             self._probed = self._heard = 0
             self._probe_at = self._clock.now() + PROBE_EVERY
-            self._watched = os.dup(listening.fileno())
             self._listening = listening
             self._poller.watch(self._watched, self._hear)
 

@@ -214,7 +214,7 @@ class SqliteBackend:
             if self._mailbox is None:
                 self._mailbox = Mailbox(self._store.folder, self._store.process)
             if not self._store.address:
-                self._poller.watch(os.dup(self._mailbox.fileno()), self._read_mail)
+                self._poller.watch(self._mailbox.duplicate(), self._read_mail)
                 self._store.address = self._mailbox.address
 
     def _read_mail(self) -> None:

@@ -6,12 +6,11 @@ result until its deadline. Requests that were not answered by then go on.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from .... import checks
+from .... import checks, forks
 from ...._runtime.aio import Deputy, Signal
 from ....clock import system_clock
 from ....entries import Claim
@@ -79,7 +78,7 @@ class ZooKeeperBackend:
             self._attempts, self._inspection, self._elections, naming, self.clock, self._call
         )
         self._deputy = Deputy()
-        self._pid = os.getpid()
+        self._made_in = forks.current()
 
     @property
     def look(self) -> Callable[[Iterable[str]], None] | None:
@@ -160,7 +159,7 @@ class ZooKeeperBackend:
         return None
 
     async def close(self, deadline: float | None = None) -> None:
-        if os.getpid() == self._pid:
+        if self._made_in == forks.current():
             # What has not been closed by then ends by itself.
             deadline = deadline or self.clock.now() + CLOSE_LIMIT
             await self._result(self._attempts.close, deadline=deadline)
@@ -185,13 +184,10 @@ class ZooKeeperBackend:
         `changes` says whether the verb may change something at the store, and `later` when it has to
         be answered if it is not by then.
         """
-        if os.getpid() != self._pid:
-            raise BackendUnavailable(
-                "this connection to ZooKeeper belongs to the process that has forked this one; call "
-                "connect() here"
-            )
+        forks.refuse_inherited(self._made_in)
         results = await self._result(verb, *args, deadline=deadline, later=later)
         if not results:
+            forks.refuse_inherited(self._made_in)  # a fork meanwhile: the mutexes may be others'
             failure = self._attempts.failure()
             self._attempts.try_other_servers()
             raise BackendUnavailable(
@@ -210,7 +206,7 @@ class ZooKeeperBackend:
         later: Callable[[], float] | None = None,
     ) -> Sequence[Any]:
         """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
-        signal = Signal(self.clock)
+        signal = Signal(self.clock, self._made_in)
         results: list[Any] = []
         in_time = self.clock.now() < deadline
 

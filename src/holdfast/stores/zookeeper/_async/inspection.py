@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import admission
-from ...._runtime.aio import Signal
+from ...._runtime.aio import Pieces, Signal
 from ....clock import Clock
 from ....errors import LockError
 from ....model import LockState, Participant
@@ -71,12 +71,18 @@ class Inspection:
         if isinstance(locks, Exception) and not isinstance(locks, requests.NoNodeError):
             raise _failures().reading_refused(self._naming.root, locks)
         children = [] if isinstance(locks, Exception) else locks[0]
-        names = sorted(name for name in map(decode_name, children) if name.startswith(prefix))
+        names: list[str] = []
+        async for child in Pieces(children):
+            name = decode_name(child)
+            if name.startswith(prefix):
+                names.append(name)
+        names.sort()
         found: list[Seen] = []
         for start in range(0, len(names), SHOWN_AT_ONCE):
             deadline = self._clock.now() + patience  # it answers
             batch = names[start : start + SHOWN_AT_ONCE]
-            reads = [_reads().names_of_children(self._naming.lock(name)) for name in batch]
+            names_of_children = _reads().names_of_children
+            reads = [names_of_children(self._naming.lock(name)) async for name in Pieces(batch)]
             queues: dict[str, Sequence[Entry]] = {}
             for name, reply in zip(batch, await self._read_all(reads, deadline), strict=True):
                 entries = ordered_entries(_present(name, reply) or ())
@@ -229,26 +235,28 @@ class Inspection:
 
     async def _read(self, queues: dict[str, Sequence[Entry]], deadline: float) -> Sequence[Seen]:
         """Returns locks as people see them; an entry that has gone meanwhile is left out."""
-        requests = _requests()
-        pairs = [(name, entry) for name, entries in queues.items() for entry in entries]
-        reads = [requests.get_data(self._path(name, entry)) for name, entry in pairs]
-        replies = await self._read_all(reads, deadline)
-        data = {
-            (name, entry.name): reply
-            for (name, entry), reply in zip(pairs, replies, strict=True)
-            if _present(name, reply) is not None
-        }
-        return [self._seen(name, entries, data) for name, entries in queues.items()]
+        get_data = _requests().get_data
+        reads: list[Any] = []
+        async for name, entries in Pieces(queues.items()):
+            lock = self._naming.lock(name)
+            async for entry in Pieces(entries):
+                reads.append(get_data(f"{lock}/{entry.name}"))
+        replies = iter(await self._read_all(reads, deadline))
+        return [
+            await self._seen(name, entries, replies)
+            async for name, entries in Pieces(queues.items())
+        ]
 
-    def _seen(self, name: str, entries: Sequence[Entry], data: dict[tuple[str, str], Any]) -> Seen:
+    async def _seen(self, name: str, entries: Sequence[Entry], replies: Iterator[Any]) -> Seen:
+        """Returns a lock as people see it; `replies` go on with the data of its entries."""
         from ..attempt import read_data
 
         admitted = admission.admitted([entry.place for entry in entries])
         holders: list[Participant] = []
         waiters: list[Participant] = []
         handed_over = False
-        for number, entry in enumerate(entries):
-            found = data.get((name, entry.name))
+        async for number, entry in Pieces(enumerate(entries)):
+            found = _present(name, next(replies))
             if found is None:
                 continue
             value, stat = found

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SWEEP_EVERY = 60.0
 """Seconds between two looks of a manager for detached entries that have ended."""
 SWEPT_AT_ONCE = 200
+"""The number of them that one look deletes; where it finds as many, the next detaching looks again."""
 
 
 class Transfers:
@@ -195,7 +196,9 @@ class Transfers:
             if not isinstance(found, Exception):
                 lock_path, _, child = found[0].decode().rpartition("/")
                 removals.append(removal(lock_path, parsed(child)))
-        await send_all([*removals, *map(requests.delete, markers)], deadline)
+        done = await send_all([*removals, *map(requests.delete, markers)], deadline)
+        if len(ended) == SWEPT_AT_ONCE and not any(isinstance(one, Exception) for one in done):
+            self._swept_at = float("-inf")  # there may be more, and they can be deleted
 
     async def _pause(self, name: str, deadline: float) -> None:
         """Waits for a moment before the next try; raises if there is no time for one."""

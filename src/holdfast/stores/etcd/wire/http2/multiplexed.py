@@ -13,9 +13,12 @@ from contextlib import suppress
 from math import inf
 from typing import Any, cast
 
+from ....._runtime.aio import descriptor
+from .....forked_sockets import end_in_children
 from ....deadline_timer import DeadlineTimer
 from ....redis.wire.sockets import prepare
 from ....resolving import Place, resolve_in_loop
+from ....tls import in_words
 from ...address import host_and_port
 from .connection import Connection
 from .frames import Broken
@@ -111,11 +114,15 @@ class MultiplexedConnection(asyncio.Protocol):
         if self.on_end is not None:
             self.on_end(reason)
 
+    def fileno(self) -> int:
+        return descriptor(self._transport)
+
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance: other event loops have transports of their own.
         self._transport = cast(asyncio.Transport, transport)
+        end_in_children(self)
         self.core.tls = transport.get_extra_info("sslcontext") is not None
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -209,7 +216,7 @@ async def open_connection(
                 async with asyncio.timeout((deadline - now()) / left):
                     return await _connected(loop, place, endpoint, tls, now)
             except OSError as error:
-                reason = error
+                reason = in_words(error, tls)
         raise reason
 
 
