@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -114,6 +115,23 @@ def test_not_found_is_127_and_the_lock_is_free_again(stage: Stage) -> None:
         assert answer.status == 127
         assert answer.err.startswith("holdfast: ")
         assert stage.free()
+
+
+def test_what_is_behind_a_folder_that_may_not_be_entered_is_not_found(stage: Stage) -> None:
+    closed, entered = stage.folder / "closed", stage.folder / "entered"
+    closed.mkdir(mode=0o000)
+    entered.mkdir()
+    (entered / "plain").write_text("echo\n")
+    path = f"{closed}:{entered}:{os.environ['PATH']}"
+    # Root may enter every folder, unless it has neither of these.
+    limits = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    program = [*(limits if os.geteuid() == 0 else []), *HOLDFAST]
+    for command, status in (("no-such-command", 127), ("plain", 126)):
+        words = ("run", "x", "--", command)
+        answer = stage.run(*words, program=program, env=stage.environment(PATH=path))
+        assert answer.status == status, answer
+        assert stage.free()
+    closed.chmod(0o700)
 
 
 def test_not_executable_is_126_and_the_lock_is_free_again(stage: Stage) -> None:

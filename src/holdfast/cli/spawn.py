@@ -65,7 +65,9 @@ def _refused(file: str, error: OSError | ValueError) -> CannotStart:
     if isinstance(error, ValueError):  # an empty name
         return CannotStart(f"{file!r} is not the name of a command", statuses.NOT_FOUND)
     searched = "/" not in file
-    if error.errno == errno.ENOENT or (searched and error.errno == errno.ENOTDIR):
+    # A folder of $PATH that this user may not enter is passed over, as shells do.
+    unseen = searched and error.errno in (errno.EACCES, errno.ENOTDIR) and not _is_in_path(file)
+    if error.errno == errno.ENOENT or unseen:
         where = "in $PATH" if searched else "at that path, or the interpreter its first line names"
         return CannotStart(f"{file}: not found {where}", statuses.NOT_FOUND)
     why = error.strerror or str(error)
@@ -76,3 +78,8 @@ def _refused(file: str, error: OSError | ValueError) -> CannotStart:
     elif error.errno == errno.EACCES:
         why += "; make it executable: chmod +x"
     return CannotStart(f"{file}: found, but cannot be run: {why}", statuses.CANNOT_RUN)
+
+
+def _is_in_path(file: str) -> bool:
+    """Returns whether a folder of $PATH has `file`, which perhaps cannot be run."""
+    return any(os.path.exists(os.path.join(folder, file)) for folder in os.get_exec_path())
