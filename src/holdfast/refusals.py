@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from os import strerror
 
 from .errors import BackendUnavailable, ConfigError, GuaranteeError, LeaseLost, LockNotOwned
 from .interrupts import let_through
@@ -115,6 +116,16 @@ def may_open_nothing(error: OSError) -> BackendUnavailable | None:
         return None  # and raises nothing here, whose frame would keep what a handler has raised
     let_through(error)
     return BackendUnavailable(f"this process may open nothing more: {error.strerror}")
+
+
+def reason(error: BaseException) -> str:
+    """Returns why a server could not be reached, or a connection broke, in words without a number."""
+    if not isinstance(error, OSError) or not isinstance(error.errno, int):
+        return str(error)
+    if type(error).__module__ == "ssl":
+        return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+    # asyncio has words of its own for what the system says; a resolver has numbers of its own.
+    return strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
 
 
 def lacks(what: str, needed: str, extra: str) -> str:

@@ -274,6 +274,12 @@ async def test_a_password_with_a_comma_is_not_shown_in_part(url: str) -> None:
 
 
 async def test_an_unreachable_server_is_said_to_be() -> None:
-    with pytest.raises(holdfast.BackendUnavailable, match="cannot reach the server"):
+    said = "^cannot reach the server at 127.0.0.1:1: Connection refused$"
+    with pytest.raises(holdfast.BackendUnavailable, match=said) as raised:
         async with holdfast.connect("redis://user:s3cret@127.0.0.1:1/0"):
             pass
+    causes: list[BaseException] = [raised.value]
+    while (before := causes[-1].__context__) is not None:
+        causes.append(before)
+    # Nothing but the refusal is told: no other error was under way.
+    assert [type(one) for one in causes] == [holdfast.BackendUnavailable, ConnectionRefusedError]

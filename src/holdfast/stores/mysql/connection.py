@@ -11,6 +11,7 @@ import pymysql
 from ...clock import Clock
 from ...errors import ConfigError
 from ...interrupts import let_through
+from ...refusals import reason
 from ..sql.connections import Row, Value
 from ..sql.failures import Late, Lost, Unready
 from .address import Address
@@ -75,7 +76,7 @@ class MysqlConnection:
             raise Late("it did not answer in time") from error
         except OSError as error:
             let_through(error)
-            raise Lost(f"it cannot be reached: {error}") from error
+            raise Lost(f"it cannot be reached: {reason(error)}") from error
         try:
             connection = self._connection = pymysql.Connection(
                 host=address.host,

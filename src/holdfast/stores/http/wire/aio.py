@@ -14,12 +14,13 @@ from .... import forks
 from ...._runtime.aio import descriptor
 from ....clock import system_clock
 from ....forked_sockets import end_in_children
+from ....refusals import reason
 from ...deadline_timer import DeadlineTimer
 from ...etcd.wire.members import Members
 from ...redis.wire.sockets import open_protocol, prepare
 from ..address import Address, Endpoint
 from .events import EventReader, check_stream
-from .failures import CLOSED, LATE, Failure, closed, reason, unreachable
+from .failures import CLOSED, LATE, Failure, closed, unreachable
 from .http1 import Answer, Broken, Reader, request_of
 
 ASYNCHRONOUS = True

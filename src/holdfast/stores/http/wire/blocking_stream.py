@@ -7,11 +7,12 @@ import socket
 from collections.abc import Callable
 from threading import RLock
 
+from ....refusals import reason
 from ...polled_sockets import Late, open_socket
 from ..address import Endpoint
 from .blocking_connection import Connection
 from .events import EventReader, check_stream
-from .failures import Failure, reason, unreachable
+from .failures import Failure, unreachable
 from .http1 import Broken, Reader
 
 CONNECT_LIMIT = 5.0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from os import strerror
-
 from ....errors import BackendUnavailable
+from ....refusals import reason
 
 
 class Failure(Exception):
@@ -49,12 +48,3 @@ def unreachable(error: BaseException, endpoint: str) -> Failure:
     else:
         text = f"it cannot be reached: {reason(error)}"
     return Failure(text, endpoint, untouched=True, unreachable=True)
-
-
-def reason(error: BaseException) -> str:
-    """Returns why a connection broke, in words."""
-    if isinstance(error, OSError) and isinstance(error.errno, int) and error.errno > 0:
-        if type(error).__module__ != "ssl":
-            return strerror(error.errno)  # asyncio has words of its own
-        return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
-    return str(error)

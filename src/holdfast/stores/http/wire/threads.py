@@ -14,12 +14,13 @@ from contextlib import suppress
 from .... import forks
 from ....clock import system_clock
 from ....interrupts import let_through
+from ....refusals import reason
 from ...etcd.wire.members import Members
 from ...polled_sockets import Late, open_socket
 from ..address import Address, Endpoint
 from .blocking_connection import Connection
 from .blocking_stream import Stream
-from .failures import Failure, closed, late, reason, unreachable
+from .failures import Failure, closed, late, unreachable
 from .http1 import Answer, Broken, request_of
 
 MOST = 32

@@ -18,6 +18,7 @@ from ...._runtime.aio import Signal
 from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError
 from ....model import Granted
+from ....refusals import reason
 from ..address import Address
 from .pipelined_connection import TOGETHER, Connection, check_greeting
 from .protocol import Late, Lost, bulk, greeting, pack
@@ -341,7 +342,9 @@ class Wire:
         except TimeoutError:
             raise
         except OSError as error:
-            raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+            raise BackendUnavailable(
+                f"cannot reach the server at {address}: {reason(error)}"
+            ) from error
 
     async def _subscribe(self, connection: Connection, deadline: float) -> None:
         if connection.channel != NO_CHANNEL:

@@ -14,6 +14,7 @@ from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....interrupts import let_through
 from ....model import Granted
+from ....refusals import reason
 from ..address import Address
 from .protocol import NOTHING, Late, Lost, bulk, check_hello, check_welcome, greeting
 from .sockets import open_socket
@@ -130,7 +131,9 @@ class Connection:
             return open_socket(address, deadline, self._now)
         except OSError as error:
             let_through(error)
-            raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+            raise BackendUnavailable(
+                f"cannot reach the server at {address}: {reason(error)}"
+            ) from error
 
     def set_channel(self, name: bytes, signal: WaiterSignal | None) -> None:
         self.channel_name = name

@@ -49,10 +49,11 @@ class ConnectionPool:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                return self.open(deadline)
+                break
             if now - connection.used < SUSPECT_AFTER or connection.is_alive():
                 return connection
             connection.close()
+        return self.open(deadline)  # out here: what it raises is then the first error
 
     def give_back(self, connection: Connection, now: float) -> None:
         """Keeps the connection for the next caller, and the time when it was last used."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable
+from ....refusals import reason
 from ...redis.address import Address
 from ...redis.wire.pipelined_connection import Connection, check_greeting
 from ...redis.wire.protocol import NOTHING, Late, Lost, greeting
@@ -91,7 +92,7 @@ class NodeConnector:
         except TimeoutError:
             raise BackendUnavailable(f"{address}: {unreached(address)}") from None
         except OSError as error:
-            raise BackendUnavailable(f"{address} cannot be reached: {error}") from error
+            raise BackendUnavailable(f"{address} cannot be reached: {reason(error)}") from error
 
     # Called by the connection.
 

@@ -13,6 +13,7 @@ from typing import Any
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....interrupts import let_through
+from ....refusals import reason
 from ...redis.address import Address
 from ...redis.wire.protocol import NOTHING, Late, Lost
 from ...redis.wire.refusals import reason_of
@@ -233,6 +234,6 @@ def _connected(address: Address, timeout: float) -> socket.socket:
         sock = open_socket(address, now() + timeout, now)
     except OSError as error:
         let_through(error)
-        raise BackendUnavailable(f"{address} cannot be reached: {error}") from error
+        raise BackendUnavailable(f"{address} cannot be reached: {reason(error)}") from error
     sock.setblocking(False)
     return sock
