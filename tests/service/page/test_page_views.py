@@ -370,6 +370,39 @@ def test_a_narrow_page_has_since_when_and_a_drawing_that_can_be_read(
         waiter.result().release()
 
 
+def test_a_narrow_page_has_elections_and_waiters_on_lines_of_their_own(
+    browser: Browser, api: Api, url: str
+) -> None:
+    lines = (
+        "(one => (range => [...new Set([...range.getClientRects()].map(box => box.top))].length)"
+        "((range => (range.selectNodeContents(one), range))(document.createRange())))"
+        "(document.querySelector('.plain a'))"
+    )
+    lefts = (
+        "[...document.querySelectorAll('.queued')].flatMap(one => {"
+        " const range = document.createRange(); range.selectNode(one.childNodes[1]);"
+        " return [range, one.querySelector('.small')].map(part => part.getBoundingClientRect().x) })"
+    )
+    beside = (
+        "(([name, since]) => since.getBoundingClientRect().top < name.getBoundingClientRect().bottom)"
+        "(document.querySelector('li:has(> .queued)').children)"
+    )
+    with connect(url, "one") as locks, connect(url, "two") as others:
+        term = locks.election("scheduler-of-the-night", value="10.0.0.7:8080").campaign()
+        lease = locks.lock("x", ttl=120.0).acquire()
+        waiters = [Job(lambda: others.lock("x").acquire().release()) for _ in range(10)]
+        with opened(browser, at(api, view="store"), width=390) as page:
+            page.wait("document.querySelector('.term')?.textContent.startsWith('term')")
+            assert page.run(lines) == 1
+            page.open(at(api, lock="x"))
+            page.wait("document.querySelectorAll('.queued').length === 10")
+            assert len(set(page.run(lefts))) == 1
+            assert page.run(beside)
+        term.resign()
+        lease.release()
+        assert all(waiter.result() for waiter in waiters)
+
+
 def test_who_has_no_label_is_named_once(browser: Browser, api: Api, url: str) -> None:
     with holdfast.connect(url, namespace="second") as locks:
         lease = locks.lock("x", ttl=120.0).acquire()

@@ -110,7 +110,7 @@ export function graph(locks, name, deadlocks) {
   const order = [...columns.keys()].sort((a, b) => a - b);
   const tall = Math.max(...[...columns.values()].map((keys) => keys.length));
   const width = order.length * (BOX[0] + GAP[0]) - GAP[0] + 8;
-  const height = tall * (BOX[1] + GAP[1]) + 24;
+  const height = tall * (BOX[1] + GAP[1]) + (back.size ? 24 : 8 - GAP[1]);
   const where = new Map();
   order.forEach((at, place_) => columns.get(at).forEach((key, index) => {
     const inset = ((tall - columns.get(at).length) * (BOX[1] + GAP[1])) / 2;

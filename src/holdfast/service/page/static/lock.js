@@ -128,7 +128,7 @@ export class LockView {
   }
 
   _waiter(one, index) {
-    return h("li", { "data-key": one.owner }, h("div", {}, h("span.order", {}, `${index + 1}. `), called(one), one.label.text ? h("span.small", {}, place(one)) : null),
+    return h("li", { "data-key": one.owner }, h("div.queued", {}, h("span.order", {}, `${index + 1}. `), called(one), one.label.text ? h("span.small", {}, place(one)) : null),
       h("span.right.soft", {}, `for ${briefly(this.live.now() - one.since)}`));
   }
 
