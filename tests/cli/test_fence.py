@@ -40,7 +40,7 @@ def test_an_older_token_is_refused(stage: Stage, tmp_path: Path, store: str) -> 
         ended = check(stage, url, "a resource", "119")
         assert (ended.status, ended.out) == (1, "")
         assert ended.err.startswith(
-            "holdfast: refused: write to 'a resource' with fencing token 119"
+            "holdfast: write to 'a resource' with fencing token 119 refused: "
         )
         assert "older than 120" in ended.err
         assert len(ended.err.splitlines()) == 1

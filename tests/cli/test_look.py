@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from cli.neighbour import HOSTILE, rude_client, waiter
 from cli.screen import Screen
 from cli.stage import HOLDFAST, Stage
 from holdfast.cli.drawing import width
+from stores import STORES
 
 COLOURS = re.compile(r"\033\[[0-9;]*m")
 
@@ -174,6 +176,21 @@ def test_break_asks_before_it_raises_the_tokens_of_a_free_lock(stage: Stage) -> 
             shown.expect(said)
             assert shown.ended() == status
         assert (stage.locks.inspect("x").token > above) == (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("store", "said"), [("sqlite", "is told at its next renewal"), ("redis", "is told at once")]
+)
+def test_break_says_when_the_holder_is_told(
+    stage: Stage, tmp_path: Path, store: str, said: str
+) -> None:
+    with STORES[store](tmp_path) as url, holdfast.connect(url) as locks:
+        lease = locks.lock("x").acquire()
+        with screen(stage, "break", "x", "--url", url) as shown:
+            shown.expect(f"The holder {said}")
+            shown.type("n\n")
+            assert shown.ended() == 1
+        assert lease.release() is True
 
 
 def test_break_spares_another_holder_than_the_one_it_showed(stage: Stage) -> None:

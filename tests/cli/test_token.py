@@ -160,6 +160,7 @@ def test_many_at_once_lose_none(stage: Stage, path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([], "create|list|revoke is missing"),
         (["make"], "no verb of token 'make'"),
         (["create", "--prefix", "x"], "--role read|hold|admin"),
         (["create", "--role", "hold"], "--prefix billing:"),

@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
         broken = raised = False
         if not before.held and not above:
             say(f"{name!r} is not held, so there is nothing to break")
-        elif not sure and not _agreed(before, above):
+        elif not sure and not _agreed(before, above, locks.guarantees.recall):
             say(f"{name!r} was left as it is")
         elif not sure and _owners(locks.inspect(name)) != _owners(before):
             say(f"{name!r} has changed hands meanwhile, so it was left as it is; look again")
@@ -64,12 +64,13 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _agreed(state: LockState, above: int) -> bool:
-    """Asks the person at the terminal."""
+def _agreed(state: LockState, above: int, recall: bool) -> bool:
+    """Asks the person at the terminal; `recall` says whether the store tells the holder at once."""
     pen = Pen(sys.stderr)
     lines = [*describe(pen, state, time.time()), ""]
     if state.held:
-        lines.append("The holder may go on until its next renewal; only a fence stops its writes.")
+        told = "at once, but may still be at work" if recall else "at its next renewal"
+        lines.append(f"The holder is told {told}; only a fence stops its writes.")
     question = "Break it?" if state.held else f"Raise its tokens above {above}?"
     line = ""
     try:

@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
         return statuses.USAGE
     except StaleToken as error:
         record.update(accepted=False, highest=error.highest, reason=error.reason)
-        say(f"refused: {in_words(error)}")
+        say(in_words(error))
     if "--json" in given.options:
         Pen(sys.stdout).write(encoding.dumps(record) + "\n")
     return 0 if record["accepted"] else STALE

@@ -41,7 +41,7 @@ _SECRET = re.compile(r"[0-9A-Za-z]{20,}", re.ASCII)
 
 def main(words: list[str]) -> int:
     """Does what the verb says, and returns the exit status."""
-    given = read(words, OPTIONS, "VERB [ID…]")
+    given = read(words, OPTIONS, "create|list|revoke [ID…]")
     verb, *token_ids = given.operands
     if verb not in VERBS:
         raise unknown("verb of token", _shown(verb), list(VERBS))
