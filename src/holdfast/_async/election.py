@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .. import checks, forks
 from .._runtime.aio import Signal, current, finish
 from ..errors import BackendUnavailable, LockError
-from ..model import Change, LockState, Observation, Participant, new_owner
+from ..model import NOBODY, Change, LockState, Observation, Participant, new_owner
 from ..stores._async.contract import BEFORE_ALL, OBSERVED_FOR, Ticket
 from .amending import amend
 from .lease import Lease
@@ -124,15 +124,19 @@ class Election:
         ticket = Ticket(self._request.terms_for(session), new_owner(session.id), queue=False)
         session.observers[ticket.owner] = ticket
         number = 0
+        known: Change | None = None
         try:
             observation = await self._look(ticket, number)
             if not observation.changes:
-                number = BEFORE_ALL  # 0 would ask for the latest alone
+                known = Change(BEFORE_ALL, 0, "", NOBODY, 0.0)
+                number = known.number  # 0 would ask for the latest alone
                 yield None
             while True:
                 for change in observation.changes:
                     number = change.number
-                    yield self._state(change, observation)
+                    if known is None or not _shows_the_same(known, change):
+                        known = change
+                        yield self._state(change, observation)
                 session.check_open()
                 await session.backend.wait(ticket, _next_look(session, observation))
                 session.check_open()
@@ -172,6 +176,14 @@ class Election:
         remaining = observation.remaining if latest else 0.0
         leader = Participant(change.owner, change.label, change.token, change.since, remaining)
         return LockState(self.name, (leader,), (), change.token, "election")
+
+
+def _shows_the_same(known: Change, change: Change) -> bool:
+    """Tells whether the same leader with the same value leads after a change, or again nobody.
+
+    A store that lost its data tells that nobody leads, and some count a value that was set again.
+    """
+    return known.owner == change.owner and (not change.owner or known.label == change.label)
 
 
 def _next_look(session: Session, observation: Observation) -> float:

@@ -89,6 +89,26 @@ async def test_every_change_is_observed_once_and_in_order(url: str) -> None:
             assert await anext(changes) is None
 
 
+async def test_a_value_that_is_set_again_is_no_change(url: str) -> None:
+    async with (
+        holdfast.connect(url) as locks,
+        aclosing(locks.election("chief").observe()) as changes,
+    ):
+        assert await anext(changes) is None
+        term = await locks.election("chief", "same").campaign()
+        seen = await anext(changes)
+        following = Job(lambda: anext(changes))
+        for _ in range(2):
+            await term.set_value("same")
+            if not locks.guarantees.every_change:
+                await pause(1.2)  # longer than from one look to the next
+        await term.set_value("another")
+        state = await following.result()
+        assert seen is not None
+        assert state is not None
+        assert [one.holders[0].label.text for one in (seen, state)] == ["same", "another"]
+
+
 async def test_every_change_is_observed_whatever_signals_do(url: str) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
 

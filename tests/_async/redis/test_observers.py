@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import pytest
 
@@ -278,3 +279,22 @@ async def test_a_user_who_may_not_listen_cannot_observe_and_is_told_why(
                 return False
 
         await eventually(looks)
+
+
+async def test_nobody_is_seen_once_when_the_server_has_lost_its_data(server: RedisServer) -> None:
+    async with (
+        holdfast.connect(server.url) as locks,
+        aclosing(locks.election("x").observe()) as changes,
+    ):
+        assert await anext(changes) is None
+        await (await locks.election("x", "first").campaign()).resign()
+        assert await anext(changes) is not None
+        assert await anext(changes) is None
+        following = Job(lambda: anext(changes))
+        server("FLUSHALL")
+        server("CLIENT", "KILL", "TYPE", "pubsub")  # so that it looks again
+        await eventually(lambda: server("EXISTS", CHANGES) == 1)  # it has
+        await locks.election("x", "second").campaign()
+        state = await following.result()
+        assert state is not None
+        assert state.holders[0].label.text == "second"

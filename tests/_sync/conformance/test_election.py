@@ -91,6 +91,26 @@ def test_every_change_is_observed_once_and_in_order(url: str) -> None:
             assert next(changes) is None
 
 
+def test_a_value_that_is_set_again_is_no_change(url: str) -> None:
+    with (
+        holdfast.connect(url) as locks,
+        closing(locks.election("chief").observe()) as changes,
+    ):
+        assert next(changes) is None
+        term = locks.election("chief", "same").campaign()
+        seen = next(changes)
+        following = Job(lambda: next(changes))
+        for _ in range(2):
+            term.set_value("same")
+            if not locks.guarantees.every_change:
+                pause(1.2)  # longer than from one look to the next
+        term.set_value("another")
+        state = following.result()
+        assert seen is not None
+        assert state is not None
+        assert [one.holders[0].label.text for one in (seen, state)] == ["same", "another"]
+
+
 def test_every_change_is_observed_whatever_signals_do(url: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -278,3 +279,22 @@ def test_a_user_who_may_not_listen_cannot_observe_and_is_told_why(
                 return False
 
         eventually(looks)
+
+
+def test_nobody_is_seen_once_when_the_server_has_lost_its_data(server: RedisServer) -> None:
+    with (
+        holdfast.connect(server.url) as locks,
+        closing(locks.election("x").observe()) as changes,
+    ):
+        assert next(changes) is None
+        locks.election("x", "first").campaign().resign()
+        assert next(changes) is not None
+        assert next(changes) is None
+        following = Job(lambda: next(changes))
+        server("FLUSHALL")
+        server("CLIENT", "KILL", "TYPE", "pubsub")  # so that it looks again
+        eventually(lambda: server("EXISTS", CHANGES) == 1)  # it has
+        locks.election("x", "second").campaign()
+        state = following.result()
+        assert state is not None
+        assert state.holders[0].label.text == "second"
