@@ -375,7 +375,7 @@ class RedlockBackend:
                 waiter.retry_wanted = (
                     True  # the waiter itself or the keeper is trying, or has the lock
                 )
-                return Waiting(SOONEST)
+                return self._waiting(waiter, SOONEST)
             waiter.trying = True
         try:
             while not waiter.given_up:
@@ -398,7 +398,14 @@ class RedlockBackend:
             return Renewed(result.token, result.ttl, slot=result.slot)
         if waiter.given_up:
             return GONE
-        return Waiting(max(result, SOONEST * (0.5 + os.urandom(1)[0] / 128)))
+        return self._waiting(waiter, max(result, SOONEST * (0.5 + os.urandom(1)[0] / 128)))
+
+    def _waiting(self, waiter: Waiter, remaining: float) -> Waiting:
+        """Returns that `waiter` still waits. Raises while no majority votes: however a single node
+        replies, the store does not answer then, and a waiter is told if that goes on."""
+        if self._table.voting_count() < self._quorum and not waiter.granted:
+            raise self._recovery.unavailable_error("no majority of the nodes votes", None)
+        return Waiting(remaining)
 
     def _check(self, ticket: Ticket) -> None:
         self._wire.check_open()
