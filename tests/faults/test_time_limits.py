@@ -131,6 +131,51 @@ def test_as_links_are_followed(
     assert interrupts.real_path(path) == f"{tmp_path}/real/file"
 
 
+def test_as_the_folder_of_the_embedded_store_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: Callable[[], None]
+) -> None:
+    """`os.makedirs` takes it for the answer that what is there is no folder."""
+    real = os.mkdir
+
+    def interrupted(path: Any, *rest: Any) -> None:
+        monkeypatch.setattr(os, "stat", behind)
+        real(path, *rest)
+
+    looked = os.stat
+
+    def behind(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(os, "mkdir", real)
+        monkeypatch.setattr(os, "stat", looked)
+        limit()
+        return looked(*arguments, **options)
+
+    monkeypatch.setattr(os, "mkdir", interrupted)
+    with pytest.raises(TimeoutError, match="the user's limit"):
+        location.prepare(f"{tmp_path}/locks.db")
+    assert location.prepare(f"{tmp_path}/a/b/locks.db") == f"{tmp_path}/a/b/locks.db"
+    assert mode_of(f"{tmp_path}/a/b") & 0o777 == 0o700
+
+
+def test_as_a_url_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers raise other errors, too, for which a URL may be refused."""
+
+    def over(*_: object) -> None:
+        raise ValueError("the user's limit")
+
+    def interrupted(text: bytes) -> bytes:
+        signal.raise_signal(signal.SIGUSR1)
+        return text
+
+    before = signal.signal(signal.SIGUSR1, over)
+    try:
+        monkeypatch.setattr(location, "_unquote", interrupted)
+        with pytest.raises(ValueError, match="the user's limit") as raised:
+            holdfast.connect("sqlite:///var/locks.db")
+        assert type(raised.value) is ValueError
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.parametrize("what", ["redis", "etcd", "http"])
 def test_as_close_interrupts_who_listens(what: str, limit: Callable[[], None]) -> None:
     class Socket:

@@ -214,7 +214,7 @@ def test_not_writable(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    for step in ("open", "makedirs"):
+    for step in ("open", "mkdir"):
         with monkeypatch.context() as patch:
             patch.setattr(os, step, refuse)
             with pytest.raises(kind, match=text) as raised:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
+from ..interrupts import let_through
 
 
 class Scheme(NamedTuple):
@@ -171,9 +172,11 @@ def _read(name: str, text: str, default: object) -> str | float:
     try:
         try:
             return int(text)  # which has no limit, beyond which it would be rounded
-        except ValueError:
+        except ValueError as error:
+            let_through(error)
             return float(text)
-    except ValueError:
+    except ValueError as error:
+        let_through(error)
         raise ConfigError(f"option {name!r} must be a number, not {text!r:.40}") from None
 
 

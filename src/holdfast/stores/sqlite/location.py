@@ -64,7 +64,8 @@ def path_of_url(url: str) -> str:
         raise ConfigError(f"{url!r}: in a path, '?' is written %3F and '#' is written %23")
     try:
         path = os.fsdecode(_unquote(os.fsencode(rest)))
-    except ValueError:
+    except ValueError as error:
+        let_through(error)
         raise ConfigError(f"{url!r}: in a path, '%' is written %25") from None
     if any(character < " " or character == "\x7f" for character in path):
         raise ConfigError(f"{url!r}: there is a control character in its path")
@@ -100,7 +101,7 @@ def prepare(path: str) -> str:
     refuse_unsuitable(path)
     parent = os.path.dirname(path)
     try:
-        os.makedirs(parent, mode=0o700, exist_ok=True)
+        _make_folder(parent, 0o700)
     except OSError as error:
         let_through(error)
         raise _error_for(error, f"the folder {parent!r} for the store cannot be made") from error
@@ -115,13 +116,29 @@ def prepare(path: str) -> str:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(trial)
-        os.makedirs(live_directory(path), exist_ok=True)
+        _make_folder(live_directory(path))
     except OSError as error:
         let_through(error)
         raise _error_for(error, f"the store's folder {parent!r} cannot be written to") from error
     if mode_of(path) and not os.access(path, os.R_OK | os.W_OK):
         raise ConfigError(f"the store {path!r} cannot be read and written by this user")
     return path
+
+
+def _make_folder(path: str, mode: int = 0o777) -> None:
+    """Makes a folder, unless it is there, and those above it.
+
+    `os.makedirs` takes the error of a signal's handler for the answer that what is there is no folder.
+    """
+    parent = os.path.dirname(path)
+    if not mode_of(parent) and parent != path:
+        _make_folder(parent)
+    try:
+        os.mkdir(path, mode)
+    except OSError as error:
+        let_through(error)
+        if not stat.S_ISDIR(mode_of(path)):
+            raise
 
 
 def refuse_unsuitable(path: str) -> None:
