@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,36 @@ def test_close_that_is_interrupted_is_finished_by_the_next(
     assert not any(lease.held for lease in leases)
     with holdfast.connect(url) as others:
         for number in range(20):
+            assert others.lock(f"x{number}").try_acquire() is not None
+
+
+@pytest.mark.filterwarnings("error:.*never closed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:the lease on:ResourceWarning")
+@pytest.mark.parametrize(
+    ("part", "step"), [(Session, "close"), (Hold, "release"), (Keeper, "close")]
+)
+def test_close_that_is_interrupted_is_finished_when_the_manager_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
+) -> None:
+    """At the end of `with`, say, where nobody can call it again."""
+    url = f"sqlite://{tmp_path}/locks.db"
+
+    def interrupted() -> Any:
+        locks = holdfast.connect(url)
+        leases = [locks.lock(f"x{number}", ttl=90.0).acquire() for number in range(3)]
+        interrupt_once(monkeypatch, part, step)
+        with suppress(KeyboardInterrupt), locks:
+            pass
+        assert len(leases) == 3  # they are there until now
+        assert locks._live is not None
+        assert not locks._live.finished
+        return locks._live
+
+    session = interrupted()
+    gc.collect()
+    eventually(lambda: session.finished)
+    with holdfast.connect(url) as others:
+        for number in range(3):
             assert others.lock(f"x{number}").try_acquire() is not None
 
 

@@ -388,16 +388,17 @@ class Session:
         """
         await self.closing.run(caller)
 
-    def drop(self) -> None:
+    def drop(self, interrupted: bool) -> None:
         """Closes the session in the background, because its manager is gone; unless it holds a lease.
 
+        `interrupted`: the manager's `close` was begun and not finished, so leases are ended, too.
         Called where an object is finalized, so this takes no mutex.
         """
         cut_off: Callable[[], object] | None = None
         # unasync: aio-only
         cut_off = self.closing.strand_if_ended
         # unasync: end
-        if not self.leases and not self.tickets:
+        if interrupted or not (self.leases or self.tickets):
             in_background(self.close, self.home, cut_off)
 
     def check_open(self) -> None:

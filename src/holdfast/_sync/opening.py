@@ -185,9 +185,11 @@ class Opening:
         if sys.is_finalizing():  # asked first: modules may be gone, where the server is in C
             return
         session = getattr(self, "live", None)
-        if session is None or session.closed or session.generation != forks.current():
+        if session is None or session.finished or session.generation != forks.current():
             return
-        session.drop()  # before the warning, which may be an error
+        session.drop(self.closed)  # before the warning, which may be an error
+        if self.closed:
+            return  # `close` was interrupted, and nobody can call it again
         warnings.warn(
             f"the manager of locks at {self.url} was dropped and never closed; call close(), or use "
             "`with`",
