@@ -17,7 +17,7 @@ async def test_close_waits_for_a_body_whose_max_hold_is_over(url: str) -> None:
         order: list[str] = []
 
         async def body() -> None:
-            async with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
+            async with locks.lock("x", ttl=30.0, max_hold=1.0) as lease:
                 try:
                     await lease.wait_lost(20.0)
                     await pause(0.2)  # in asyncio it is cancelled here, or before

@@ -362,7 +362,7 @@ def test_while_a_lease_is_freed_whose_max_hold_is_over(monkeypatch: pytest.Monke
         session: Any = locks._session()
 
         def body() -> None:
-            with locks.lock("x", ttl=180.0, max_hold=0.1) as lease:
+            with locks.lock("x", ttl=180.0, max_hold=1.0) as lease:
                 eventually(lambda: not lease.held)
                 interrupt_once(monkeypatch, session.backend, "release")
 
@@ -398,7 +398,7 @@ def test_as_a_clean_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         session: Any = locks._session()
 
         def body() -> None:
-            with locks.lock("x", ttl=180.0, max_hold=0.1) as lease:
+            with locks.lock("x", ttl=180.0, max_hold=1.0) as lease:
                 eventually(lambda: not lease.held)
                 interrupt_once(monkeypatch, Closing, "share_rest")
 
@@ -421,8 +421,8 @@ def test_before_the_first_line_of_exit_when_its_lease_has_ended(
                 interrupt_once(monkeypatch, Exit, "__call__")
 
         for thing in (
-            locks.lock("x", ttl=180.0, max_hold=0.1),
-            locks.multi(["x", "y"], ttl=180.0, max_hold=0.1),
+            locks.lock("x", ttl=180.0, max_hold=1.0),
+            locks.multi(["x", "y"], ttl=180.0, max_hold=1.0),
         ):
             with pytest.raises(KeyboardInterrupt):
                 run(thing)
