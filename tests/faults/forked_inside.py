@@ -37,10 +37,11 @@ CHILD_TIME = 0.05
 
 
 class Fork:
-    """A fork at the line `at` of ours that this thread comes to."""
+    """A fork at the line `at` that this thread comes to of those in `folder`, which is ours."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, folder: str = OURS) -> None:
         self.at = at
+        self.folder = folder
         self.lines = 0
         self.where = ""
         self.child: int | None = None
@@ -54,17 +55,20 @@ class Fork:
         sys.settrace(None)
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._step if frame.f_code.co_filename.startswith(OURS) else None
+        return self._step if frame.f_code.co_filename.startswith(self.folder) else None
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
             self.lines += 1
             if self.lines == self.at:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                self.child = os.fork()
+                self.child = self.fork()
                 if not self.child:
                     signal.alarm(CHILD_LIMIT)
         return self._step
+
+    def fork(self) -> int:
+        return os.fork()
 
 
 async def forked_call(at: int, what: Callable[[], Any], lease: Any = None) -> tuple[int, Any]:

@@ -58,6 +58,12 @@ def test_threads_that_fork_at_once(tmp_path: Path) -> None:
     run("forking_threads", "crowded", "blocking", str(tmp_path), limit=100.0)
 
 
+@pytest.mark.parametrize("first", ["parent", "child"])
+def test_a_fork_while_a_new_store_is_made(first: str, tmp_path: Path) -> None:
+    """The child goes on with it: the parent's store was damaged, had no log, or could not be made."""
+    run("forked_making", first, str(tmp_path), limit=170.0)
+
+
 def test_a_handler_that_raises_wherever_it_comes_in_the_hooks(tmp_path: Path) -> None:
     run("forking_interrupted", str(tmp_path), limit=100.0)
 

@@ -348,3 +348,17 @@ def test_the_cleaner_spares_the_lease_of_a_tethered_command(
     assert names() == [("kept",), ("tethered",)]
     os.close(inherited)
     assert names() == [("kept",)]
+
+
+def test_what_a_killed_maker_has_left_is_removed(opened: Opener, tmp_path: Path) -> None:
+    left = "locks.db-0123456789abcdef.new"
+    for name in (left, f"{left}-wal", f"{left}-shm"):
+        (tmp_path / name).touch()
+    (tmp_path / "locks.db-backup.new").touch()  # a user's own
+    opened().open(deadline())
+    found = {path.name for path in tmp_path.iterdir()}
+    assert found - {"locks.db-wal", "locks.db-shm"} == {
+        "locks.db",
+        "locks.db-live",
+        "locks.db-backup.new",
+    }

@@ -146,7 +146,7 @@ class StoreConnection:
         location.prepare(self.path)
         self._presence = Presence.of(self.folder)
         former, self.process = self.process, self._presence.name
-        connection = self._unchecked = open_store(self.path)
+        connection = self._unchecked = open_store(self.path, self._made_in)
         try:
             self._refuse_fork()
             self._check_identity(connection, former)

@@ -4,6 +4,11 @@ A new store is written under a draft's name and then linked to its own, so no pr
 one; of two processes that make it at the same time one wins, and both use that one. An existing file
 is identified before anything is written to it: another program's database, another version's store or
 a file that is no database at all is left exactly as it was.
+
+All of this is done inside the gate. A child that is forked in the middle of it, by the handler of a
+signal, and goes on, is not inside: it changes nothing. `made_in` is the fork generation of the process
+that is, and is compared with the present one right before each change: no call is in between, after
+which such a handler could run.
 """
 
 from __future__ import annotations
@@ -11,11 +16,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
+from functools import partial
 
+from ... import forks
 from ...errors import BackendUnavailable, ConfigError
 from ...interrupts import let_through
 from . import location
-from .lockfiles import Opened, mode_of, open_into
+from .drafts import END, Draft
+from .lockfiles import Opened, mode_of, open_into, text_of, unlink
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
 FORMAT = 4
@@ -24,16 +32,22 @@ NO_BOOT = "none yet"
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "scripts", "schema.sql")
 _BUSY_SECONDS = 2.0
+# A row has some 250 bytes, and a step changes two pages: small ones cost less.
+_PRAGMAS = "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+_NUMBER = 16
+"""The length of a draft's number."""
 
 
-def open_store(path: str) -> sqlite3.Connection:
+def open_store(path: str, made_in: int) -> sqlite3.Connection:
     """Returns a connection to the store at that real path, which is made if it is not there."""
+    _remove_left_drafts(path, made_in)
     while True:
+        forks.refuse_inherited(made_in)
         if not mode_of(path):
-            _make(path)
+            _make(path, made_in)
         try:
             _refuse_second_name(path)
-            _remove_foreign_log(path)
+            _remove_foreign_log(path, made_in)
             _verify(path)
             connection = _connect(path, "rw")
         except FileNotFoundError:
@@ -61,26 +75,30 @@ def refuse_others(path: str) -> None:
             _verify(path)
 
 
+def _remove_left_drafts(path: str, made_in: int) -> None:
+    """Removes the drafts of processes that were killed. Nobody else is making the store now, since we
+    are inside the gate; and a draft by which `location` tries whether it can write may be missing."""
+    folder, name = os.path.split(path)
+    for other in os.listdir(folder):
+        if other.startswith(f"{name}-"):
+            number, end, part = other[len(name) + 1 :].partition(END)
+            if end and len(number) == _NUMBER and part in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    if made_in == forks.generation:
+                        os.unlink(f"{folder}/{other}")
+
+
 def _refuse_second_name(path: str) -> None:
     """Refuses a file that has two names: each would have a log and a "-live" folder of its own."""
-    here = os.stat(path)
-    if here.st_nlink > 1:
-        # Of a store whose maker was killed the draft is left; it is of no use to anybody.
-        folder, name = os.path.split(path)
-        for other in os.listdir(folder):
-            if other.startswith(f"{name}-") and other.endswith(".new"):
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.stat(f"{folder}/{other}"), here):
-                        os.unlink(f"{folder}/{other}")
-        if os.stat(path).st_nlink > 1:
-            raise ConfigError(
-                f"the store {path!r} has a second name (a hard link), by which other processes would "
-                "not see the locks that are held here. Remove the other name: "
-                f"find {folder} -xdev -samefile {path}"
-            )
+    if os.stat(path).st_nlink > 1:
+        raise ConfigError(
+            f"the store {path!r} has a second name (a hard link), by which other processes would "
+            "not see the locks that are held here. Remove the other name: "
+            f"find {os.path.dirname(path)} -xdev -samefile {path}"
+        )
 
 
-def _remove_foreign_log(path: str) -> None:
+def _remove_foreign_log(path: str, made_in: int) -> None:
     """Removes a log that belongs to a file which was here before; SQLite would apply it to this one.
 
     A note in the "-live" folder says which file was opened last. It counts only within one boot:
@@ -91,19 +109,21 @@ def _remove_foreign_log(path: str) -> None:
     here = f"{boot} {status.st_dev}:{status.st_ino}"
     note = f"{location.live_directory(path)}/file"
     try:
-        with open(note, encoding="ascii") as noted:
-            before = noted.read()
+        before = text_of(note)
     except FileNotFoundError:
         before = ""
     if before == here:
         return
     if boot and before.partition(" ")[0] == boot and _has_our_id(path):
-        _remove_log(path)
-    draft = f"{note}.{os.urandom(4).hex()}.new"
+        _remove_log(path, made_in)
+    draft = Draft(f"{note}.")
     try:
-        with open(draft, "x", encoding="ascii") as noted:
-            noted.write(here)
-        os.replace(draft, note)
+        try:
+            draft.write(here)
+            if made_in == forks.generation:
+                os.replace(draft.path, note)
+        finally:
+            unlink(draft.path)
     except OSError as error:
         let_through(error)
         raise BackendUnavailable(f"the embedded store cannot write {note!r}: {error}") from error
@@ -116,14 +136,15 @@ def _has_our_id(path: str) -> bool:
     that the process has on it.
     """
     with open(path, "rb") as file:
-        header = file.read(72)
+        header = os.pread(file.fileno(), 72, 0)
     return header[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
-def _remove_log(path: str) -> None:
+def _remove_log(path: str, made_in: int) -> None:
     for suffix in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
-            os.unlink(path + suffix)
+            if made_in == forks.generation:
+                os.unlink(path + suffix)
 
 
 def unavailable(path: str, error: Exception) -> BackendUnavailable:
@@ -191,38 +212,72 @@ def _verify(path: str) -> None:
         )
 
 
-def _make(path: str) -> None:
+class _StoreDraft(Draft):
+    """The draft of a store, and the connection by which it is written.
+
+    In a forked child that connection is closed, without a word to SQLite: the locks and the file's
+    position are the parent's.
+    """
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, path: str) -> None:
+        self._connections: list[sqlite3.Connection] = []
+        super().__init__(f"{path}-")
+
+    def open(self) -> None:
+        # Into a list before a handler can run: `extend` runs no Python code.
+        connect = partial(sqlite3.connect, isolation_level=None)
+        self._connections.extend(map(connect, (self.path,)))
+
+    def run(self, script: str) -> None:
+        self._connections[0].executescript(script)
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> None:
+        """Runs a statement that returns no row: what is left of another one would be done by a child,
+        too, when its copy of the cursor goes."""
+        self._connections[0].execute(statement, values)
+
+    def close(self) -> None:
+        self._connections[0].close()
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        if self._connections:
+            forks.abandon(self._connections[0])
+            closed = sqlite3.connect(":memory:")
+            closed.close()
+            self._connections[:] = [closed]
+
+
+def _make(path: str, made_in: int) -> None:
     """Makes a new store at that path, unless another process is quicker."""
-    draft = f"{path}-{os.urandom(8).hex()}.new"
-    with open(_SCHEMA, encoding="utf-8") as file:
-        schema = file.read()
+    draft = _StoreDraft(path)
+    identity = location.identity_of(location.live_directory(path))
+    schema = text_of(_SCHEMA)
     try:
         try:
-            connection = sqlite3.connect(draft, isolation_level=None)
+            draft.open()
             try:
-                # A row has some 250 bytes, and a step changes two pages: small ones cost less.
-                connection.execute("PRAGMA page_size = 1024")
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-                connection.executescript(f"BEGIN; {schema}")
-                connection.execute(
-                    "INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)",
-                    (NO_BOOT, "", location.identity_of(location.live_directory(path))),
-                )
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
-                connection.execute("COMMIT")
+                draft.run(f"{_PRAGMAS} BEGIN; {schema}")
+                values = (NO_BOOT, "", identity)
+                draft.execute("INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)", values)
+                draft.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                draft.execute(f"PRAGMA user_version = {FORMAT}")
+                draft.execute("COMMIT")
             finally:
-                connection.close()  # as the last one it empties the log into the file
+                draft.close()  # as the last one it empties the log into the file
             if not mode_of(path):
-                _remove_log(path)  # what is left of a file that was removed
+                _remove_log(path, made_in)  # what is left of a file that was removed
             with suppress(FileExistsError):  # another process was quicker, and its store it is
-                os.link(draft, path)
+                if made_in == forks.generation:
+                    os.link(draft.path, path)
+            forks.refuse_inherited(made_in)
             _sync_directory(os.path.dirname(path))
         finally:
             for suffix in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):
-                    os.unlink(draft + suffix)
+                    os.unlink(draft.path + suffix)
     except sqlite3.Error as error:
         raise unavailable(path, error) from error
     except OSError as error:

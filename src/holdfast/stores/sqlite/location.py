@@ -27,7 +27,8 @@ from functools import partial
 from ...errors import BackendUnavailable, ConfigError
 from ...interrupts import let_through, real_path
 from ...mounts import mount_of, mount_table
-from .lockfiles import mode_of
+from .drafts import Draft
+from .lockfiles import mode_of, text_of
 
 _SHARED = (
     " 9p acfs afs beegfs ceph cephfs cifs coda davfs davfs2 drvfs fuse fuseblk gfs gfs2 glusterfs "
@@ -107,15 +108,15 @@ def prepare(path: str) -> str:
         raise _error_for(error, f"the folder {parent!r} for the store cannot be made") from error
     # By doing it, as permissions do not tell all; not on the file itself, see above. A journal
     # needs to be made beside the file too, so the folder has to be writable in any case.
-    trial = f"{path}-{os.urandom(8).hex()}.new"
+    trial = Draft(f"{path}-")
     try:
         try:
             # A file object, and no Python code in between: it closes itself if we are interrupted.
-            with open(trial, "xb", opener=partial(os.open, mode=0o600)):
+            with open(trial.path, "xb", opener=partial(os.open, mode=0o600)):
                 pass
         finally:
             with suppress(FileNotFoundError):
-                os.unlink(trial)
+                os.unlink(trial.path)
         _make_folder(live_directory(path))
     except OSError as error:
         let_through(error)
@@ -188,8 +189,7 @@ def clock_identity() -> tuple[str, str]:
     """
     boot = namespace = ""
     try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            boot = file.read().decode("ascii").strip()
+        boot = text_of("/proc/sys/kernel/random/boot_id").strip()
     except (OSError, ValueError) as error:
         let_through(error)
     try:
@@ -205,23 +205,19 @@ def identity_of(directory: str) -> str:
     The store keeps the id, and compares: a file whose folder has another one was parted from its own.
     """
     file = f"{directory}/id"
-    draft = f"{directory}/.{os.urandom(8).hex()}.id.new"
+    draft = Draft(f"{directory}/.id.")
     try:
+        with suppress(FileNotFoundError):
+            return text_of(file)
+        draft.write(os.urandom(16).hex())
         try:
-            with open(file, encoding="ascii") as existing:
-                return existing.read()
-        except FileNotFoundError:
-            pass
-        with open(draft, "x", encoding="ascii") as made:
-            made.write(os.urandom(16).hex())
-        try:
-            os.link(draft, file)  # unlike a rename it fails if another process was quicker
+            os.link(draft.path, file)  # unlike a rename it fails if another process was quicker
         except FileExistsError:
             pass
         finally:
-            os.unlink(draft)
-        with open(file, encoding="ascii") as existing:
-            return existing.read()
+            with suppress(FileNotFoundError):  # as in a forked child, whose draft has another name
+                os.unlink(draft.path)
+        return text_of(file)
     except (OSError, ValueError) as error:
         let_through(error)
         raise BackendUnavailable(f"cannot tell which folder {directory!r} is: {error}") from error

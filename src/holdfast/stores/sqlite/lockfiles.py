@@ -30,7 +30,9 @@ Opened = list[int]
 """Descriptors, kept by the caller of the function that opens them: between two functions a signal's
 handler could raise, and they would be lost."""
 
+_MOST = 1 << 16
 _TRY_SHARED = fcntl.LOCK_SH | fcntl.LOCK_NB
+_TRY_EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NEW_FIFO = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -100,14 +102,16 @@ def make_locked(
         draft = f"{directory}/.{name}{kind}.new"
         try:
             make(draft, opened)
-            fcntl.flock(opened[0], fcntl.LOCK_EX)
+            fcntl.flock(opened[0], _TRY_EXCLUSIVE)
             os.link(draft, f"{directory}/{name}{kind}")
-        except FileNotFoundError:
-            # Swept away as old, because the wall clock was set forward: again. (If the folder is gone,
-            # making it fails.)
-            if not opened:
+        except (FileNotFoundError, FileExistsError, BlockingIOError) as error:
+            let_through(error)
+            # Swept away as old, because the wall clock was set forward; or a child that was forked in
+            # here goes on as well, and was quicker: again, if the folder is not gone.
+            if opened:
+                close_last(opened)
+            elif not mode_of(directory):
                 raise
-            close_last(opened)
             continue
         finally:
             unlink(draft)
@@ -149,6 +153,13 @@ def mode_of(path: str) -> int:
     except OSError as error:
         let_through(error)
         return 0
+
+
+def text_of(path: str) -> str:
+    """Returns the text of a small file. A child that is forked in here shares the position in the file,
+    so none is used."""
+    with open(path, "rb", buffering=0) as file:
+        return os.pread(file.fileno(), _MOST, 0).decode()
 
 
 def age(path: str) -> float:
