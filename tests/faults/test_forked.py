@@ -107,6 +107,44 @@ def test_a_generator_of_changes_stays_the_parents(way: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("verb", ["acquire_all", "adopt"])
+def test_a_child_that_goes_on_with_the_stores_answer_is_given_nothing(verb: str) -> None:
+    """What was granted is its parent's: `multi`, and `adopt`, refuse it, rather than return a lease."""
+    with holdfast.connect("memory://answered") as locks:
+        exported = locks.lock("x", ttl=30.0).acquire().export()
+        session: Any = locks._session()
+        real = getattr(session.backend, verb)
+        children: list[int] = []
+
+        def forking(*arguments: Any) -> Any:
+            answer = real(*arguments)
+            if not children:
+                children.append(os.fork())
+                if children[0]:
+                    ended_well(children[0])
+            return answer
+
+        setattr(session.backend, verb, forking)
+        parent = os.getpid()
+        lease: Any = None
+        try:
+            if verb == "adopt":
+                lease = locks.adopt(exported)
+            else:
+                lease = locks.multi(["y", "z"], ttl=30.0).acquire(timeout=20.0)
+        except holdfast.LockError:
+            if os.getpid() == parent:
+                raise
+        finally:
+            if os.getpid() != parent:
+                os._exit(lease is not None)
+        delattr(session.backend, verb)
+        assert len(children) == 1
+        lease.renew()
+        assert lease.release() is True
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_of_one_who_detaches_sends_nothing() -> None:
     """A signal's handler forks while the slot of a period is kept, and raises in the child."""
 
