@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import compress, repeat
 from operator import methodcaller
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from .errors import LockError
@@ -34,6 +34,7 @@ class Survivor(Protocol):
 
 
 _survivors: WeakSet[Survivor] = WeakSet()
+_mutexes: WeakSet[Any] = WeakSet()
 _abandoned: list[object] = []
 _in_child_first: list[Callable[[], None]] = []
 _pid = os.getpid()
@@ -133,6 +134,22 @@ def survive(thing: Survivor) -> None:
     _survivors.add(thing)
 
 
+def mutex() -> threading.RLock:
+    """Returns a mutex that no other thread of the parent is inside in a forked child: none runs there.
+
+    A child that goes on in the middle of a call may have to take it.
+    """
+    made = threading.RLock()
+    _mutexes.add(made)
+    return made
+
+
+def _renew_mutexes() -> None:
+    for one in list(_mutexes):
+        if not one._is_owned():  # else this thread is inside, and comes out by itself
+            one._at_fork_reinit()  # as the standard library does with its own
+
+
 def abandon(thing: object) -> None:
     """Keeps `thing` from being finalized in the child: its connections and threads are the parent's.
 
@@ -179,6 +196,7 @@ def _do_what_is_left() -> None:
             del _left[0]
 
 
+in_child(_renew_mutexes)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
     os.register_at_fork(after_in_child=_in_child)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from faults.actors import run
-from faults.children import ended_well
+from faults.actors import run, until
+from faults.children import CHILD_LIMIT, ended_well
+from holdfast import forks
+from holdfast._runtime.threads import Poller, Signal
+from holdfast.clock import BootClock
 
 SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several", "closed"]
 
@@ -142,6 +148,121 @@ def test_a_child_that_goes_on_with_the_stores_answer_is_given_nothing(verb: str)
         assert len(children) == 1
         lease.renew()
         assert lease.release() is True
+
+
+@contextmanager
+def taken_by_another_thread(mutex: Any) -> Iterator[None]:
+    """Has another thread inside `mutex`."""
+    inside, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with mutex:
+            inside.set()
+            over.wait(60.0)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(60.0)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("part", ["session", "keeper", "pending_releases", "alarm"])
+def test_a_child_that_goes_on_in_a_release_waits_for_no_thread_of_its_parent(
+    part: str, fails: bool
+) -> None:
+    """Another thread may have been inside a mutex at the fork, and does not run in the child."""
+    with holdfast.connect("memory://mutexes") as locks:
+        lease = locks.lock("x", ttl=30.0).acquire()
+        lease.on_lost(print)  # which sets the alarm
+        session: Any = locks._session()
+        real = session.backend.release
+        children: list[int] = []
+        owner = session if part == "session" else getattr(session, part)
+
+        def forking(*arguments: Any) -> Any:
+            if not children:
+                mutex = session.mutex if part == "session" else owner._mutex
+                with taken_by_another_thread(mutex):
+                    children.append(os.fork())
+                    if not children[0]:
+                        signal.alarm(CHILD_LIMIT)
+                        if fails:
+                            raise holdfast.BackendUnavailable("no answer")
+                        raise KeyboardInterrupt
+                    ended_well(children[0])
+            return real(*arguments)
+
+        session.backend.release = forking
+        parent = os.getpid()
+        freed: Any = None
+        try:
+            with suppress(KeyboardInterrupt, holdfast.LockError):
+                freed = lease.release()
+        finally:
+            if os.getpid() != parent:
+                os._exit(lease.held or freed is not None)
+        del session.backend.release
+        assert freed is True
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_goes_on_inside_a_mutex_comes_out_of_it() -> None:
+    mutex = forks.mutex()
+    child, code = -1, 1
+    try:
+        with mutex, mutex:
+            child = os.fork()
+        with taken_by_another_thread(mutex):  # it is free
+            code = 0
+    finally:
+        if not child:
+            os._exit(code)
+    ended_well(child)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_goes_on_in_a_wait_waits_for_no_thread_of_its_parent() -> None:
+    clock = BootClock()
+    poller, waiter = Poller("test"), Signal(clock)
+    parent, main = os.getpid(), threading.get_ident()
+    children: list[int] = []
+
+    def fork_here(*arguments: object) -> None:
+        children.append(os.fork())
+        if not children[0]:
+            signal.alarm(CHILD_LIMIT)
+
+    def disturb() -> None:
+        until(lambda: poller._leading)
+        with poller._mutex:
+            signal.pthread_kill(main, signal.SIGUSR1)
+            until(lambda: children)
+            status = os.waitid(os.P_PID, children[0], os.WEXITED | os.WNOWAIT)
+            assert status is not None
+        waiter.set()
+
+    before = signal.signal(signal.SIGUSR1, fork_here)
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    outcome: object = None
+    try:
+        outcome = poller.attend(waiter, clock.now() + 60.0)
+    except holdfast.LockError as error:
+        outcome = error
+    finally:
+        if os.getpid() != parent:
+            os._exit(not isinstance(outcome, holdfast.LockError))
+    thread.join()
+    signal.signal(signal.SIGUSR1, before)
+    ended_well(children[0])
+    assert outcome is True
+    poller.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

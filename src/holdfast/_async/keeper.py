@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from math import inf
-from threading import RLock
 from typing import TYPE_CHECKING
 
+from .. import forks
 from .._runtime.aio import Routine, Signal, send_home
 from ..entries import Claim
 from ..errors import LockError
@@ -57,7 +57,7 @@ class Keeper:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._clock = session.clock
-        self._mutex = RLock()
+        self._mutex = forks.mutex()
         self._wheel: TimerWheel[Kept] = TimerWheel()
         self._newcomers: dict[Kept, float] = {}
         """Newcomers, and when each is due. The routine sorts them in; most are forgotten by then."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
@@ -102,7 +101,7 @@ class Session:
         # Guards the state of every lease here, and is only ever held for a few statements. It is
         # needed in asyncio too: a lease may be asked, and a clock moved, from another thread.
         # One that may be entered again, because a signal's handler may release a lease.
-        self.mutex = RLock()
+        self.mutex = forks.mutex()
         self.leases: dict[str, Hold] = {}
         """The leases that are held, by owner."""
         self.recalled: dict[str, Hold] = {}

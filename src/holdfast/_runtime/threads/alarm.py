@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from _thread import start_new_thread
 from collections.abc import Callable
-from threading import RLock
 
+from ... import forks
 from ...clock import Clock
 from ...events import report
 from ...timer_wheel import TimerWheel
@@ -21,7 +21,7 @@ class Alarm:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wheel: TimerWheel[Callable[[], None]] = TimerWheel()
-        self._mutex = RLock()
+        self._mutex = forks.mutex()
         self._signal = Signal(clock)
         self._due = 0.0
         self._has_thread = False

@@ -7,8 +7,8 @@ import select
 from _thread import get_ident as current
 from collections.abc import Callable
 from itertools import starmap
-from threading import RLock
 
+from ... import forks
 from ...interrupts import let_through
 from .signal import Signal
 
@@ -23,7 +23,7 @@ class Poller:
     """
 
     def __init__(self, name: str) -> None:
-        self._mutex = RLock()
+        self._mutex = forks.mutex()
         self._watched: dict[int, Callable[[], object]] = {}
         self._leading = False
         self._leader = 0

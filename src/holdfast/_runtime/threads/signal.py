@@ -50,6 +50,8 @@ class Signal:
 
     def wake(self) -> None:
         """Wakes the waiter without setting the signal."""
+        if self._made_in != forks.generation:
+            return  # nobody waits here; and a thread of the parent may have been inside the mutex
         with self._mutex:
             if self._lock.locked():
                 with suppress(RuntimeError):
