@@ -352,7 +352,7 @@ def test_the_cleaner_spares_the_lease_of_a_tethered_command(
 
 def test_what_a_killed_maker_has_left_is_removed(opened: Opener, tmp_path: Path) -> None:
     left = "locks.db-0123456789abcdef.new"
-    for name in (left, f"{left}-wal", f"{left}-shm"):
+    for name in (left, f"{left}-wal", f"{left}-shm", f"{left}-journal"):
         (tmp_path / name).touch()
     (tmp_path / "locks.db-backup.new").touch()  # a user's own
     opened().open(deadline())

@@ -82,7 +82,7 @@ def _remove_left_drafts(path: str, made_in: int) -> None:
     for other in os.listdir(folder):
         if other.startswith(f"{name}-"):
             number, end, part = other[len(name) + 1 :].partition(END)
-            if end and len(number) == _NUMBER and part in ("", "-wal", "-shm"):
+            if end and len(number) == _NUMBER and part in ("", "-wal", "-shm", "-journal"):
                 with suppress(FileNotFoundError):
                     if made_in == forks.generation:
                         os.unlink(f"{folder}/{other}")
