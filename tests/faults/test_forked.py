@@ -19,6 +19,7 @@ from faults.children import CHILD_LIMIT, ended_well
 from holdfast import forks
 from holdfast._runtime.threads import Poller, Signal
 from holdfast.clock import BootClock
+from holdfast.stores.sqlite.gate import Gate
 
 SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several", "closed"]
 
@@ -263,6 +264,49 @@ def test_a_child_that_goes_on_in_a_wait_waits_for_no_thread_of_its_parent() -> N
     ended_well(children[0])
     assert outcome is True
     poller.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_waited_in_vain_at_the_gate_keeps_its_files(tmp_path: Path) -> None:
+    """The thread that waited for it in the kernel closed a number that was another file's by then."""
+    gate, rival = Gate(str(tmp_path / "locks.db")), Gate(str(tmp_path / "locks.db"))
+    rival.enter()
+    real = gate._reopen
+    reader, writer = os.pipe()
+    children: list[int] = []
+
+    def forking() -> None:
+        children.append(os.fork())
+        if children[0]:
+            os.close(writer)
+            os.read(reader, 1)
+            rival.leave()
+            ended_well(children[0])
+        else:
+            signal.alarm(CHILD_LIMIT)
+        real()
+
+    vars(gate)["_reopen"] = forking
+    parent = os.getpid()
+    code = 1
+    try:
+        gate.enter(BootClock().now() + 1.0)
+    except holdfast.LockError:
+        if os.getpid() == parent:
+            raise
+        files = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
+        os.write(writer, b"waited")
+        until(lambda: len(os.listdir("/proc/self/task")) == 1)  # until it has ended
+        for fd in files:
+            os.close(fd)
+        code = 0
+    finally:
+        if os.getpid() != parent:
+            os._exit(code)
+    gate.leave()
+    os.close(reader)
+    for one in (gate, rival):
+        one.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

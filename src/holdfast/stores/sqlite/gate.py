@@ -140,7 +140,7 @@ class Gate:
                 finally:
                     self.leave()
             if began_in != forks.generation:  # it is our parent who enters
-                self._abandon()
+                self.close()  # a helper that was begun here may be blocked, with the file
                 forks.refuse_inherited(began_in)
             raise
 
