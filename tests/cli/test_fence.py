@@ -195,7 +195,7 @@ def test_a_server_that_is_not_there(stage: Stage, scheme: str) -> None:
         (["fence"], "check is missing"),
         (["fence", "check"], "RESOURCE is missing"),
         (["fence", "check", "r"], "TOKEN is missing"),
-        (["fence", "chekc", "r", "1"], "no verb of fence 'chekc'; did you mean check?"),
+        (["fence", "chekc", "r", "1"], "no fence command 'chekc'; did you mean check?"),
         (["fence", "check", "r", "1", "2"], "one word too many: '2'"),
         (["fence", "check", "r", "x"], "a fencing token is a whole number"),
         (["fence", "check", "r", "-1"], "there is no option -1"),

@@ -161,7 +161,7 @@ def test_many_at_once_lose_none(stage: Stage, path: Path) -> None:
     ("words", "said"),
     [
         ([], "create|list|revoke is missing"),
-        (["make"], "no verb of token 'make'"),
+        (["make"], "no token command 'make'"),
         (["create", "--prefix", "x"], "--role read|hold|admin"),
         (["create", "--role", "hold"], "--prefix billing:"),
         (["create", "--role", "boss", "--prefix", "x"], "no role 'boss'"),

@@ -25,7 +25,7 @@ def main(words: list[str]) -> int:
     given = read(words, OPTIONS, "check RESOURCE TOKEN")
     verb, resource, number = given.operands
     if verb not in VERBS:
-        raise unknown("verb of fence", verb, VERBS)
+        raise unknown("fence command", verb, VERBS)
     token = _token(number)
     record: dict[str, Any] = {"resource": resource, "token": int(number), "accepted": True}
     try:

@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
     given = read(words, OPTIONS, "create|list|revoke [ID…]")
     verb, *token_ids = given.operands
     if verb not in VERBS:
-        raise unknown("verb of token", _shown(verb), list(VERBS))
+        raise unknown("token command", _shown(verb), list(VERBS))
     for option in given.options:
         if option not in VERBS[verb] | {"--token-file", "--json"}:
             raise UsageError(f"`holdfast token {verb}` takes no {option}")
