@@ -85,7 +85,7 @@ def test_as_the_embedded_store_reads_which_boot_this_is(
     def interrupted(*arguments: Any) -> Any:
         limit()
 
-    monkeypatch.setattr(location, "open", interrupted, raising=False)
+    monkeypatch.setattr(location, "text_of", interrupted)
     with pytest.raises(TimeoutError, match="the user's limit"):
         location.clock_identity()
 
