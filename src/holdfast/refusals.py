@@ -124,8 +124,9 @@ def reason(error: BaseException) -> str:
         return str(error)
     if type(error).__module__ == "ssl":
         return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
-    # asyncio has words of its own for what the system says; a resolver has numbers of its own.
-    return strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+    if error.errno <= 0 or type(error).__name__ == "gaierror":  # a resolver has numbers of its own
+        return error.strerror or str(error)
+    return strerror(error.errno)  # asyncio has words of its own
 
 
 def lacks(what: str, needed: str, extra: str) -> str:

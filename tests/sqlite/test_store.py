@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -354,11 +355,34 @@ def test_what_a_killed_maker_has_left_is_removed(opened: Opener, tmp_path: Path)
     left = "locks.db-0123456789abcdef.new"
     for name in (left, f"{left}-wal", f"{left}-shm", f"{left}-journal"):
         (tmp_path / name).touch()
-    (tmp_path / "locks.db-backup.new").touch()  # a user's own
+    own = {"locks.db-backup.new", "locks.db-before-upgrade16.new"}  # a user's
+    for name in own:
+        (tmp_path / name).touch()
     opened().open(deadline())
     found = {path.name for path in tmp_path.iterdir()}
-    assert found - {"locks.db-wal", "locks.db-shm"} == {
-        "locks.db",
-        "locks.db-live",
-        "locks.db-backup.new",
-    }
+    assert found - {"locks.db-wal", "locks.db-shm"} == {"locks.db", "locks.db-live", *own}
+
+
+def test_drafts_of_other_users_are_left_and_a_folder_need_not_be_read(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder for all, such as `/tmp`, each may remove files of its own only."""
+    left = str(tmp_path / "locks.db-0123456789abcdef.new")
+    Path(left).touch()
+    listdir, unlink = os.listdir, os.unlink
+
+    def listed(path: Any) -> list[str]:
+        if path == str(tmp_path):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return listdir(path)
+
+    def removed(path: Any) -> None:
+        if path == left:
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", removed)
+    opened().open(deadline())
+    assert os.path.exists(left)
+    monkeypatch.setattr(os, "listdir", listed)
+    grant(opened())

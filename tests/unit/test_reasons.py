@@ -24,6 +24,8 @@ from holdfast.refusals import reason
             socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
             "Name or service not known",
         ),
+        # on BSD and macOS
+        (socket.gaierror(8, "nodename nor servname provided"), "nodename nor servname provided"),
         (OSError("it has no address"), "it has no address"),
         (TimeoutError("it did not answer in time"), "it did not answer in time"),
         (ssl.SSLError(1, "[SSL] wrong version"), "[SSL] wrong version"),

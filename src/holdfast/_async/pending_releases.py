@@ -8,7 +8,6 @@ goes on trying until the store has answered, or what is left there has ended by 
 from __future__ import annotations
 
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from .. import forks
@@ -36,7 +35,7 @@ class PendingReleases:
         self._session = session
         self._pending: dict[str, tuple[Ticket, float]] = {}
         """By owner: what to release, and when it has ended by itself."""
-        self._mutex = RLock()
+        self._mutex = forks.mutex()
         self._signal = Signal(session.clock)
         self._routine: Routine | None = None
         self._last_deadline = 0.0

@@ -20,6 +20,7 @@ from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.redis.wire.protocol import Late
 from holdfast.stores.redlock._sync.wakeups import Waiter
+from holdfast.stores.redlock.membership import NodeTable
 from worlds.stalls import Stalls
 from worlds.threads import Job, eventually
 
@@ -48,6 +49,35 @@ def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) 
         assert held.release() is True
         assert waiter.result().release() is True
         nodes.nodes[0].resume()
+
+
+def test_a_moment_without_a_majority_ends_no_attempt(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that breaks as the attempt goes into the queue is made again in a moment."""
+    with connect(nodes) as locks, connect(nodes) as others:
+        held = locks.lock("x", ttl=MAX_TTL).acquire()
+        eventually(lambda: all(node("EXISTS", LOCK) for node in nodes.nodes))
+        backend: Any = others._session().backend
+        real = backend._heartbeat
+        beats: list[object] = []
+
+        def broken(*arguments: Any) -> Any:
+            outcome = real(*arguments)
+            if not beats:
+                monkeypatch.setattr(NodeTable, "voting_count", lambda self: 1)
+            else:
+                monkeypatch.setattr(NodeTable, "voting_count", counted)
+            beats.append(outcome)
+            return outcome
+
+        counted = NodeTable.voting_count
+        monkeypatch.setattr(backend, "_heartbeat", broken)
+        waiter = Job(others.lock("x", ttl=MAX_TTL).acquire)
+        eventually(lambda: len(beats) > 1 or waiter.done())
+        assert isinstance(beats[0], Waiting)
+        assert held.release() is True
+        assert waiter.result().release() is True
 
 
 def test_a_release_wakes_also_where_the_lease_never_was(nodes: RedlockNodes) -> None:

@@ -14,6 +14,7 @@ which such a handler could run.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from contextlib import suppress
 from functools import partial
@@ -34,8 +35,8 @@ _SCHEMA = os.path.join(os.path.dirname(__file__), "scripts", "schema.sql")
 _BUSY_SECONDS = 2.0
 # A row has some 250 bytes, and a step changes two pages: small ones cost less.
 _PRAGMAS = "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-_NUMBER = 16
-"""The length of a draft's number."""
+_NUMBER = re.compile("[0-9a-f]{16}")
+"""The number of a draft."""
 
 
 def open_store(path: str, made_in: int) -> sqlite3.Connection:
@@ -76,16 +77,27 @@ def refuse_others(path: str) -> None:
 
 
 def _remove_left_drafts(path: str, made_in: int) -> None:
-    """Removes the drafts of processes that were killed. Nobody else is making the store now, since we
-    are inside the gate; and a draft by which `location` tries whether it can write may be missing."""
+    """Removes the drafts of processes that were killed, as far as this user may.
+
+    Nobody else is making the store now, since we are inside the gate; and a draft by which `location`
+    tries whether it can write may be missing.
+    """
     folder, name = os.path.split(path)
-    for other in os.listdir(folder):
+    try:
+        others = os.listdir(folder)
+    except OSError as error:
+        let_through(error)  # else this user may not read it
+        return
+    for other in others:
         if other.startswith(f"{name}-"):
             number, end, part = other[len(name) + 1 :].partition(END)
-            if end and len(number) == _NUMBER and part in ("", "-wal", "-shm", "-journal"):
-                with suppress(FileNotFoundError):
+            if end and _NUMBER.fullmatch(number) and part in ("", "-wal", "-shm", "-journal"):
+                left = f"{folder}/{other}"
+                try:
                     if made_in == forks.generation:
-                        os.unlink(f"{folder}/{other}")
+                        os.unlink(left)
+                except OSError as error:
+                    let_through(error)  # else it is gone, or another user's
 
 
 def _refuse_second_name(path: str) -> None:
@@ -219,10 +231,12 @@ class _StoreDraft(Draft):
     position are the parent's.
     """
 
-    __slots__ = ("_connections",)
+    __slots__ = ("_closed", "_connections")
 
     def __init__(self, path: str) -> None:
         self._connections: list[sqlite3.Connection] = []
+        self._closed = sqlite3.connect(":memory:")
+        self._closed.close()
         super().__init__(f"{path}-")
 
     def open(self) -> None:
@@ -245,9 +259,7 @@ class _StoreDraft(Draft):
         super()._after_fork()
         if self._connections:
             forks.abandon(self._connections[0])
-            closed = sqlite3.connect(":memory:")
-            closed.close()
-            self._connections[:] = [closed]
+            self._connections[:] = [self._closed]
 
 
 def _make(path: str, made_in: int) -> None:

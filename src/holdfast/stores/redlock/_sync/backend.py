@@ -152,7 +152,7 @@ class RedlockBackend:
             self._renew_held(claims, held, outcomes, deadline)
         for i, waiter in waiting:
             try:
-                outcomes[i] = self._heartbeat(waiter, deadline)
+                outcomes[i] = self._renew_waiter(waiter, deadline)
             except BackendUnavailable:
                 if len(claims) == 1:
                     raise
@@ -367,6 +367,15 @@ class RedlockBackend:
         waiter.choose_slot(())
         return waiter
 
+    def _renew_waiter(self, waiter: Waiter, deadline: float) -> Outcome:
+        """Returns what a heartbeat of `waiter` found. Raises while no majority votes: however a single
+        node replies, the store does not answer then, and a waiter is told if that goes on."""
+        outcome = self._heartbeat(waiter, deadline)
+        waits = isinstance(outcome, Waiting) and not waiter.granted
+        if waits and self._table.voting_count() < self._quorum:
+            raise self._recovery.unavailable_error("no majority of the nodes votes", None)
+        return outcome
+
     def _heartbeat(self, waiter: Waiter, deadline: float) -> Outcome:
         """Keeps the waiter known to a node that wakes it, and tries a round if the lock may be free."""
         result: HeldRound | float = 0.0
@@ -375,7 +384,7 @@ class RedlockBackend:
                 waiter.retry_wanted = (
                     True  # the waiter itself or the keeper is trying, or has the lock
                 )
-                return self._waiting(waiter, SOONEST)
+                return Waiting(SOONEST)
             waiter.trying = True
         try:
             while not waiter.given_up:
@@ -398,14 +407,7 @@ class RedlockBackend:
             return Renewed(result.token, result.ttl, slot=result.slot)
         if waiter.given_up:
             return GONE
-        return self._waiting(waiter, max(result, SOONEST * (0.5 + os.urandom(1)[0] / 128)))
-
-    def _waiting(self, waiter: Waiter, remaining: float) -> Waiting:
-        """Returns that `waiter` still waits. Raises while no majority votes: however a single node
-        replies, the store does not answer then, and a waiter is told if that goes on."""
-        if self._table.voting_count() < self._quorum and not waiter.granted:
-            raise self._recovery.unavailable_error("no majority of the nodes votes", None)
-        return Waiting(remaining)
+        return Waiting(max(result, SOONEST * (0.5 + os.urandom(1)[0] / 128)))
 
     def _check(self, ticket: Ticket) -> None:
         self._wire.check_open()
