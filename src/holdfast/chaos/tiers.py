@@ -82,7 +82,7 @@ def _try_clients() -> str:
 def _try_stores() -> str:
     found = [name for name, why in stores().items() if why is None]
     missing = [name for name, why in stores().items() if why is not None]
-    text = f"; not {', '.join(missing)}: holdfast chaos --list says why" if missing else ""
+    text = f"; not {', '.join(missing)}, see --list" if missing else ""
     return f"throw-away servers: {', '.join(found)}{text}"
 
 
