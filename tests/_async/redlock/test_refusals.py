@@ -52,9 +52,8 @@ async def test_a_majority_that_cannot_write_is_no_other_holder(
 async def test_the_reason_is_told_whatever_was_asked_for(nodes: RedlockNodes) -> None:
     async with connect(nodes) as locks:
         lease = await locks.lock("x", ttl=MAX_TTL / 2, renew=False).acquire()
-        renew = partial(
-            lease.renew, ttl=MAX_TTL
-        )  # in the same millisecond there is nothing to write
+        # In the same millisecond, and with the same TTL, it would have nothing to write.
+        renew = partial(lease.renew, ttl=MAX_TTL)
         other = await locks.lock("y", ttl=MAX_TTL, renew=False).acquire()
         for node in nodes.nodes[:2]:
             make_read_only(node)
