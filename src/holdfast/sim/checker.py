@@ -96,7 +96,7 @@ class Checker:
     def __init__(self, trace: Trace | None = None) -> None:
         self.violations: list[str] = []
         self.found: list[Violation] = []
-        """The same violations, with the rule that was broken."""
+        """The violations, each with the rule that was broken."""
         self.grants: list[Grant] = []
         self.stale_refused = 0
         """Writes with an old token that the fence refused."""
@@ -210,7 +210,7 @@ class Checker:
     def _find_overlaps(self, grants: list[Grant]) -> None:
         """Finds those who held the lock at once, each by its own clock, and were too many."""
         held: list[Grant] = []
-        """Those that were granted earlier or at the same time, and were seen held after that."""
+        """The grants that were made earlier or at the same time, and were seen held after that."""
         for now, group in groupby(grants, key=lambda grant: grant.granted_at):
             begun = list(group)
             held = [grant for grant in held if grant.seen_at > now]

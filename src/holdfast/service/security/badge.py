@@ -32,7 +32,7 @@ MAX_PREFIXES = 64
 
 
 class Badge(NamedTuple):
-    """What is kept of one bearer token; nothing in it lets anybody in."""
+    """The record of one bearer token; nothing in it lets anybody in."""
 
     id: str
     digest: str

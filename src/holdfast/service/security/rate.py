@@ -20,7 +20,7 @@ class Buckets:
         self._burst = max(burst, 1.0)
         self._clock = clock
         self._levels: dict[str, tuple[float, float]] = {}
-        """What is left in each bucket, and when that was so; the one used last is the last."""
+        """The rest of each bucket, and the time of that count; the bucket used last stands last."""
 
     def take(self, key: str) -> float:
         """Takes one out of the bucket; returns 0, or the seconds until there will be one."""
