@@ -213,6 +213,23 @@ def test_a_child_that_goes_on_in_a_release_waits_for_no_thread_of_its_parent(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_goes_on_in_close_waits_for_no_thread_of_its_parent() -> None:
+    with holdfast.connect("memory://closing") as locks:
+        locks.lock("x").acquire().release()
+        pending: Any = locks._session().pending_releases
+        with taken_by_another_thread(pending._mutex):
+            child, code = os.fork(), 1
+            if not child:
+                try:
+                    signal.alarm(CHILD_LIMIT)
+                    pending.close()
+                    code = 0
+                finally:
+                    os._exit(code)
+            ended_well(child)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_that_goes_on_inside_a_mutex_comes_out_of_it() -> None:
     mutex = forks.mutex()
     child, code = -1, 1
